@@ -1,0 +1,25 @@
+/* base/limits.h: every bound that keeps hostile or huge input from growing us. One place, so that
+ * a reader can see what memwhy will do at most. */
+#ifndef MW_BASE_LIMITS_H
+#define MW_BASE_LIMITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A text of /proc or a pasted one (smaps of 1,000,000 mappings is about 700 MB: refused). */
+#define MW_LIMIT_PROC_TEXT_BYTES ((size_t)256 << 20)
+#define MW_LIMIT_MAPPINGS ((size_t)1 << 20)   /* vm.max_map_count is 65,530 by default */
+#define MW_LIMIT_NAME_BYTES ((size_t)4096)    /* a path or a mapping's name */
+#define MW_LIMIT_THREADS ((size_t)1 << 18)    /* threads-max of a large machine */
+#define MW_LIMIT_PROCESSES ((size_t)1 << 18)  /* rows of the process list */
+#define MW_LIMIT_ELF_SEGMENTS ((size_t)1 << 20)
+#define MW_LIMIT_ELF_NOTE_BYTES ((size_t)256 << 20)
+#define MW_LIMIT_ELF_SYMBOLS ((size_t)1 << 22)
+#define MW_LIMIT_MODULES ((size_t)1 << 16)
+#define MW_LIMIT_ARENAS ((size_t)1 << 16)     /* 8 × 4096 CPUs, doubled */
+#define MW_LIMIT_HEAP_SEGMENTS ((size_t)1 << 20)
+#define MW_LIMIT_FINDINGS ((size_t)256)       /* kinds kept; more are counted, not kept */
+#define MW_LIMIT_JSON_BUFFER ((size_t)128 << 10)
+#define MW_LIMIT_ENV_BYTES ((size_t)4 << 20)
+
+#endif
