@@ -1,0 +1,178 @@
+/* heap/walker.h: the interface between memwhy and an allocator that it can walk.
+ *
+ * A walker sees an image, never a pid or a file. It finds its allocator by structure, visits every
+ * block, and returns an account of itself that reconciles: in use + free + metadata + skipped is
+ * the size of every segment.
+ *
+ * To add an allocator (docs/howto/add-an-allocator.md):
+ *   1. a folder heap/<name>/ with probe and walk;
+ *   2. one const struct mw_heap_walker in it, listed in walkers.c;
+ *   3. docs/formats/<name>.md with the layout and where each fact comes from;
+ *   4. fixtures with counted truth in tests/live. */
+#ifndef MW_HEAP_WALKER_H
+#define MW_HEAP_WALKER_H
+
+#include "base/context.h"
+#include "base/finding.h"
+#include "image/image.h"
+#include "maps/claims.h"
+
+enum mw_block_state {
+    MW_BLOCK_IN_USE,
+    MW_BLOCK_FREE,
+    MW_BLOCK_TCACHE,
+    MW_BLOCK_FASTBIN,
+    MW_BLOCK_TOP,
+    MW_BLOCK_METADATA, /* headers of heaps and arenas, fences, alignment gaps */
+    MW_BLOCK_SKIPPED,  /* damaged: could not be parsed */
+};
+
+struct mw_block {
+    mw_addr address; /* of the chunk: 16 bytes below what malloc returned in glibc */
+    uint64_t size;   /* whole chunk */
+    enum mw_block_state state;
+};
+
+enum mw_segment_kind {
+    MW_SEGMENT_BRK,      /* [heap] */
+    MW_SEGMENT_MORECORE, /* main arena, mmapped because brk could not grow */
+    MW_SEGMENT_HEAP,     /* heap of a thread arena */
+    MW_SEGMENT_MMAPPED,  /* one block in a mapping of its own */
+};
+
+struct mw_heap_segment {
+    mw_addr start, end;
+    enum mw_segment_kind kind;
+    uint32_t arena; /* index into arenas; MW_ARENA_NONE for mmapped blocks */
+    struct mw_split split;
+    uint64_t trimmable_bytes; /* that malloc_trim(0) would release here; 0 without residency */
+    uint64_t in_use_count, free_count;
+};
+
+#define MW_ARENA_NONE UINT32_MAX
+
+/* Sees every block of every segment in ascending order; blocks tile their segment. Any member may
+ * be NULL. A status other than MW_OK ends the walk with it. Called while the target is stopped:
+ * be quick. */
+struct mw_heap_visitor {
+    void *user;
+    enum mw_status (*segment_begin)(void *user, const struct mw_heap_segment *segment);
+    enum mw_status (*blocks)(void *user, const struct mw_heap_segment *segment,
+                             const struct mw_block *blocks, size_t count);
+    enum mw_status (*segment_end)(void *user, const struct mw_heap_segment *segment);
+};
+
+struct mw_arena {
+    mw_addr address; /* of malloc_state */
+    bool is_main;
+    uint64_t heap_count; /* segments */
+    uint64_t system_bytes, in_use_bytes, in_use_count, free_bytes, free_count, metadata_bytes;
+    uint64_t top_bytes, fastbin_bytes, fastbin_count, tcache_bytes, skipped_bytes;
+    uint64_t free_rss, top_rss, trimmable_bytes;
+    uint64_t attached_threads; /* MW_UNKNOWN before 2.23 */
+    bool reconciled; /* segments == system_mem, bins == walk */
+};
+
+/* Blocks of one chunk size. */
+struct mw_size_row {
+    uint64_t size_bytes, in_use_count, free_count;
+};
+
+/* What free memory last held, by kind only: never the bytes themselves. */
+enum mw_content {
+    MW_CONTENT_ZERO,
+    MW_CONTENT_TEXT,
+    MW_CONTENT_JSON,
+    MW_CONTENT_XML,
+    MW_CONTENT_SQL,
+    MW_CONTENT_POINTERS, /* most words point into heaps: nodes, tables */
+    MW_CONTENT_OBJECTS,  /* starts with a pointer into a module's data: vtables */
+    MW_CONTENT_NUMBERS,
+    MW_CONTENT_COMPRESSED, /* high entropy */
+    MW_CONTENT_MIXED,
+    MW_CONTENT_COUNT,
+};
+const char *mw_content_name(enum mw_content content);
+
+/* A live block that keeps the end of a heap from being given back. */
+struct mw_pin {
+    mw_addr heap;    /* start of the segment */
+    mw_addr block;   /* as malloc returned it */
+    uint64_t size_bytes; /* chunk size */
+    enum mw_block_state state; /* in use, tcache or fastbin */
+    uint64_t distance_from_top_bytes; /* from the end of the block to the end of the heap's top */
+    uint64_t would_release_bytes; /* resident bytes given back if it and its like went */
+    enum mw_content content;
+};
+
+struct mw_heap_parameters {
+    uint64_t mmap_threshold, trim_threshold, top_pad, arena_max, arena_test;
+    uint64_t mmaps_max, tcache_count, tcache_max_bytes;
+    bool no_dyn_threshold;
+    uint64_t thp_pagesize, hp_pagesize; /* 0 when off or before 2.35 */
+};
+
+struct mw_allocator {
+    const char *kind; /* "glibc", "musl", "jemalloc", "tcmalloc", "mimalloc" */
+    char version[32]; /* "2.36", a range like "2.27-2.34" when only the layout tells; "" unknown */
+    bool walked;      /* false: recognised only, memory is malloc.unsplit */
+    bool reconciled;  /* every sum equals the allocator's own counters */
+
+    struct mw_arena *arenas;
+    size_t arena_count;
+    uint64_t arena_limit;
+    struct mw_heap_segment *segments; /* ascending by address */
+    size_t segment_count;
+    struct mw_size_row *sizes; /* ascending by size */
+    size_t size_count;
+    struct mw_pin *pins; /* largest gain first */
+    size_t pin_count;
+
+    /* JSON contract; mmapped blocks and libc's own are in use, cached ones free */
+    uint64_t heap_count, in_use_bytes, in_use_count, mmapped_bytes, mmapped_count;
+    uint64_t free_bytes, free_count, tcache_bytes, tcache_count, fastbin_bytes, fastbin_count;
+    uint64_t top_bytes, metadata_bytes, skipped_bytes, system_bytes;
+    uint64_t free_resident_bytes, trimmable_bytes; /* MW_UNKNOWN without residency */
+
+    uint64_t free_large_bytes;   /* free chunks >= 128 KiB that are not tops */
+    uint64_t fragment_bytes;     /* resident free bytes outside tops, tcache and trimmable pages */
+    uint64_t thread_top_rss;     /* tops of non-main arenas, resident: malloc_trim leaves them */
+    struct mw_heap_parameters parameters;
+    uint64_t content_bytes[MW_CONTENT_COUNT]; /* free bytes sampled, by what they last held */
+};
+
+struct mw_heap_options {
+    struct mw_heap_visitor *visitors; /* fed in the same walk */
+    size_t visitor_count;
+    /* Called for every page range that malloc_trim(0) would release; NULL: not wanted. */
+    void (*trim_range)(void *user, mw_addr start, mw_addr end);
+    void *trim_user;
+    bool classify_content; /* sample what free chunks last held */
+};
+
+struct mw_heap_walker {
+    const char *kind;
+
+    /* Is this allocator in the image? MW_NOT_FOUND when not. Must be cheap: header words only.
+     * Fills kind and version. */
+    enum mw_status (*probe)(struct mw_image *image, struct mw_allocator *allocator_out,
+                            struct mw_error *err);
+
+    /* Walk everything. The image is stopped by the caller. MW_CANCELED, MW_NOMEM; damage is a
+     * finding. MW_LIMIT with text "busy" when a lock is held: let go and try again. NULL: this
+     * allocator can be recognised and not walked. */
+    enum mw_status (*walk)(struct mw_image *image, const struct mw_heap_options *options,
+                           struct mw_context *context, struct mw_allocator *allocator,
+                           struct mw_findings *findings, struct mw_error *err);
+};
+
+/* All walkers, NULL-terminated, in the order in which they are tried. */
+extern const struct mw_heap_walker *const mw_heap_walkers[];
+
+/* Add the segments of a walked allocator to the claims. */
+enum mw_status mw_allocator_claim(const struct mw_allocator *allocator,
+                                  struct mw_claims *claims) MW_MUST_CHECK;
+
+void mw_allocator_deinit(struct mw_allocator *allocator);
+
+#endif

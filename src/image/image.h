@@ -1,0 +1,150 @@
+/* image/image.h: THE interface to a target's memory.
+ *
+ * A live process, a core, a capture, a pasted smaps and a test's byte array look the same to
+ * everything above: regions, reads, residency, threads, auxv. Nothing above this room knows a pid
+ * or a file. Lifetimes: everything an image hands out lives until mw_image_close().
+ *
+ * To add a source of memory:
+ *   1. fill a struct mw_image_ops in a file of its own (live.c, core.c, smaps.c, memory.c);
+ *   2. an open function fills struct mw_image: kind, arch, regions, process, what `can` holds;
+ *   3. add it to the target detection in open.c;
+ *   4. run tests/unit/test_image_*.c on it. */
+#ifndef MW_IMAGE_IMAGE_H
+#define MW_IMAGE_IMAGE_H
+
+#include "base/context.h"
+#include "base/error.h"
+#include "base/finding.h"
+#include "proc/mapping.h"
+#include "proc/process.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mw_image_kind {
+    MW_IMAGE_LIVE,
+    MW_IMAGE_CORE,
+    MW_IMAGE_CAPTURE,
+    MW_IMAGE_SMAPS,
+    MW_IMAGE_MEMORY, /* a test's bytes */
+};
+
+enum mw_arch { MW_ARCH_UNKNOWN, MW_ARCH_X86_64, MW_ARCH_AARCH64, MW_ARCH_I386, MW_ARCH_ARM };
+
+/* What is known of one page; several bits may be set. */
+enum mw_page {
+    MW_PAGE_PRESENT = 1, /* in memory */
+    MW_PAGE_SWAPPED = 2, /* its content is in swap */
+    MW_PAGE_FILE = 4,    /* a page of a file or of shared memory */
+    MW_PAGE_ZERO = 8,    /* the shared zero page: present, and not part of RSS */
+    MW_PAGE_GUARD = 16,  /* MADV_GUARD_INSTALL marker: a read fails */
+    MW_PAGE_HUGE = 32,   /* part of a transparent huge page */
+};
+
+/* In RSS: present and not the zero page. */
+static inline bool mw_page_is_resident(uint8_t page)
+{
+    return (page & (MW_PAGE_PRESENT | MW_PAGE_ZERO)) == MW_PAGE_PRESENT;
+}
+
+struct mw_thread {
+    int32_t tid;
+    char name[16];
+    bool has_registers;
+    mw_addr pc, sp, tp;      /* tp: thread pointer (fs_base, tpidr_el0); 0 unknown */
+    uint64_t registers[34];  /* general registers in the order of NT_PRSTATUS */
+    size_t register_count;
+};
+
+/* How often and how long a live target was held still. */
+struct mw_pauses {
+    uint64_t count, total_ns, longest_ns;
+};
+
+/* What this image can answer. */
+enum mw_image_can {
+    MW_CAN_READ = 1,      /* memory contents */
+    MW_CAN_PAGES = 2,     /* residency page by page */
+    MW_CAN_COUNTERS = 4,  /* smaps counters of the regions */
+    MW_CAN_REGISTERS = 8, /* threads with registers (live: only while stopped) */
+};
+
+struct mw_image;
+
+struct mw_image_ops {
+    const char *name;
+
+    /* Copy up to length bytes from address. *got_out is how many from the start were readable.
+     * Never fails otherwise. */
+    void (*read)(struct mw_image *image, mw_addr address, void *buffer, size_t length,
+                 size_t *got_out);
+
+    /* One byte of enum mw_page per page, start page-aligned. NULL: not known. */
+    enum mw_status (*pages)(struct mw_image *image, mw_addr start, size_t page_count,
+                            uint8_t *flags_out, struct mw_error *err);
+
+    /* Hold every thread still and fill threads with registers; NULL: nothing moves anyway. */
+    enum mw_status (*stop)(struct mw_image *image, struct mw_error *err);
+    void (*resume)(struct mw_image *image);
+
+    /* Read regions and counters anew (live). NULL: they cannot change. */
+    enum mw_status (*refresh)(struct mw_image *image, struct mw_error *err);
+
+    void (*close)(struct mw_image *image); /* frees `state` */
+};
+
+struct mw_image {
+    const struct mw_image_ops *ops;
+    void *state; /* of the source */
+    enum mw_image_kind kind;
+    enum mw_arch arch;
+    unsigned can; /* enum mw_image_can */
+    uint32_t page_size;
+
+    struct mw_mapping_list regions;
+    struct mw_process process; /* status, environment settings, limits */
+
+    struct mw_thread *threads; /* while stopped, or from a core */
+    size_t thread_count;
+    bool stopped;
+    struct mw_pauses pauses;
+
+    mw_addr entry, phdr, base, at_random, vdso; /* auxv; 0 unknown */
+
+    struct mw_error cannot_read; /* why MW_CAN_READ is missing, with the hint that helps */
+    struct mw_findings findings; /* what the source itself lacks: truncated, missing pages */
+};
+
+/* Copy exactly length bytes. MW_FAULT when any byte cannot be read; buffer is then undefined.
+ * Hot: returns the code only. */
+enum mw_status mw_image_read(struct mw_image *image, mw_addr address, void *buffer,
+                             size_t length) MW_MUST_CHECK;
+
+/* One little-endian word. MW_FAULT when it cannot be read. */
+enum mw_status mw_image_read_u64(struct mw_image *image, mw_addr address,
+                                 uint64_t *value_out) MW_MUST_CHECK;
+
+/* As much of [address, address+length) as can be read from its start; returns the byte count. */
+size_t mw_image_read_some(struct mw_image *image, mw_addr address, void *buffer, size_t length);
+
+/* Flags of page_count pages from start (page-aligned). MW_UNSUPPORTED without MW_CAN_PAGES. */
+enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page_count,
+                              uint8_t *flags_out, struct mw_error *err) MW_MUST_CHECK;
+
+/* Hold the target still; a no-op on what cannot move. Pairs with mw_image_resume(). The time
+ * between them goes into `pauses`. */
+enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
+void mw_image_resume(struct mw_image *image);
+
+/* The region that holds address, or NULL. */
+static inline const struct mw_mapping *mw_image_region(const struct mw_image *image,
+                                                       mw_addr address)
+{
+    return mw_mapping_find(&image->regions, address);
+}
+
+/* Resumes if needed, releases everything. NULL and half-opened images are fine. */
+void mw_image_close(struct mw_image *image);
+
+#endif

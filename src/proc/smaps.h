@@ -1,0 +1,18 @@
+/* proc/smaps.h: the text of /proc/PID/smaps or /proc/PID/maps → mappings. */
+#ifndef MW_PROC_SMAPS_H
+#define MW_PROC_SMAPS_H
+
+#include "base/finding.h"
+#include "proc/mapping.h"
+
+/* Parse a text of any kernel since 2.6.14, 32 or 64 bit, also with CRLF, leading blanks and an
+ * smaps_rollup's single header. Lines that are not understood are counted as findings
+ * ("smaps-line"), a text cut in the middle too ("smaps-truncated"). MW_INVALID when not a single
+ * mapping was found, MW_LIMIT, MW_NOMEM. Linear; one pass. */
+enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping_list *list_out,
+                              struct mw_findings *findings, struct mw_error *err) MW_MUST_CHECK;
+
+/* Does this text look like maps or smaps? Decides on the first line alone. */
+bool mw_smaps_recognize(const char *text, size_t length);
+
+#endif

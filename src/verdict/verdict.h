@@ -1,0 +1,92 @@
+/* verdict/verdict.h: from evidence to sentences that an engineer can act on.
+ *
+ * Rules are pure functions of an evidence record; the engine charges bytes, orders the verdicts,
+ * and adds `unknown`. A rule states what decided it, what it ruled out and what each remedy would
+ * give, computed from this process's own figures. shared facts: docs/guide/verdicts.md.
+ *
+ * To add a rule: one function in the file of its family, one row in rules.c, one fixture in
+ * tests/live/test_verdicts.py that shows it first and one look-alike that it must not fire on. */
+#ifndef MW_VERDICT_VERDICT_H
+#define MW_VERDICT_VERDICT_H
+
+#include "account/account.h"
+#include "base/finding.h"
+#include "heap/walker.h"
+#include "proc/cgroup.h"
+#include "runtime/probe.h"
+
+/* Contract order: the order in which verdicts are shown. */
+enum mw_class { MW_CLASS_LEAKED, MW_CLASS_GROWING, MW_CLASS_KEPT, MW_CLASS_OUTSIDE, MW_CLASS_NEEDED };
+enum mw_basis { MW_BASIS_PROVEN, MW_BASIS_LIKELY, MW_BASIS_POSSIBLE };
+const char *mw_class_name(enum mw_class verdict_class);
+const char *mw_basis_name(enum mw_basis basis);
+
+struct mw_evidence_item {
+    char *text;
+    bool has_value;
+    uint64_t value;
+    const char *source; /* static: "heap walk", "smaps", "mp_ in memory", "environ", "cgroup" */
+};
+
+struct mw_ruled_out {
+    const char *id;
+    char *why;
+};
+
+struct mw_remedy {
+    char *action;
+    bool has_gain;
+    uint64_t gain_low_bytes, gain_high_bytes;
+    char *basis;  /* why this gain: "predicted page for page", "upper bound: …" */
+    char *verify; /* the command that checks it afterwards */
+};
+
+struct mw_verdict {
+    const char *id; /* static, from VERDICTS */
+    enum mw_class verdict_class;
+    enum mw_basis basis;
+    uint64_t bytes; /* charged to it; resident unless the target has no residency */
+    const char *part_of; /* id of the state that it explains, NULL: top level */
+    bool minor;
+    char *summary; /* one sentence */
+    struct mw_evidence_item *evidence;
+    size_t evidence_count, evidence_room;
+    struct mw_ruled_out *ruled_out;
+    size_t ruled_out_count, ruled_out_room;
+    struct mw_remedy *remedies;
+    size_t remedy_count, remedy_room;
+};
+
+struct mw_verdicts {
+    struct mw_verdict *items;
+    size_t count, room;
+    /* beside the verdicts */
+    char *peak;  /* sentence about the peak, NULL: nothing to say */
+    char *was;   /* what the kept free memory last held, NULL */
+    char **known; /* known causes and leftovers of workarounds, sentences */
+    size_t known_count, known_room;
+};
+
+/* All that rules may look at. Members may be NULL or empty: then their rules stay silent. */
+struct mw_evidence {
+    const struct mw_image *image;
+    const struct mw_account *account;
+    const struct mw_allocator *allocators;
+    size_t allocator_count;
+    const struct mw_runtime *runtimes;
+    size_t runtime_count;
+    const struct mw_cgroup *cgroup;
+    const struct mw_findings *findings;
+    bool heap_was_read; /* false: mapping level only */
+};
+
+/* Evaluate all rules, charge, order. MW_NOMEM. */
+enum mw_status mw_verdicts_evaluate(const struct mw_evidence *evidence,
+                                    struct mw_verdicts *verdicts_out,
+                                    struct mw_error *err) MW_MUST_CHECK;
+
+const struct mw_verdict *mw_verdict_find(const struct mw_verdicts *verdicts, const char *id);
+
+void mw_verdicts_deinit(struct mw_verdicts *verdicts);
+
+#endif
