@@ -91,6 +91,10 @@ struct mw_image_ops {
     /* Read regions and counters anew (live). NULL: they cannot change. */
     enum mw_status (*refresh)(struct mw_image *image, struct mw_error *err);
 
+    /* The file behind a region, checked to be the one that is mapped: a descriptor for the
+     * caller, or -1. NULL: files are out of reach. */
+    int (*open_file)(struct mw_image *image, const struct mw_mapping *region);
+
     void (*close)(struct mw_image *image); /* frees `state` */
 };
 
@@ -136,6 +140,13 @@ enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page
  * between them goes into `pauses`. */
 enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
 void mw_image_resume(struct mw_image *image);
+
+/* Read regions and counters again, the target having run on. A no-op where nothing can change. */
+enum mw_status mw_image_refresh(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
+
+/* A read-only descriptor of the file behind region, through the target's own root and checked by
+ * device and inode; -1 when it cannot be had. The caller closes it. */
+int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region);
 
 /* The region that holds address, or NULL. */
 static inline const struct mw_mapping *mw_image_region(const struct mw_image *image,

@@ -1,0 +1,304 @@
+/* heap/glibc/cached.c: free blocks that look in use: tcache and fastbins.
+ *
+ * A cached block keeps its in-use bit, so the walk must know its address beforehand. Fastbins hang
+ * off each arena. The tcache struct of a thread is found from its thread pointer: a word near it
+ * points to a chunk of the struct's size whose lists are sound. Threads without registers, and
+ * structs that no word near TP led to, are found by a first walk over all blocks of that size. Lists: since 2.32 a stored link is (its own address >> 12) ^ next; told
+ * apart by the end of a list, which is stored as 0 in the old form. Every list is bounded by the
+ * count that the struct gives and by the segments. */
+#include "base/limits.h"
+#include "heap/glibc/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TLS_BYTES = 4096,
+    FASTBIN_STEPS_MAX = 1 << 28,
+    CACHED_MAX = 1 << 28,
+    TCACHE_BINS_MAX = 76,
+    TCACHE_STRUCT_MAX = 0x320,
+};
+
+/* A chunk that may be on a list: aligned, in a segment, of a sound size. */
+static bool chunk_head_read(struct mw_glibc *glibc, mw_addr chunk, uint64_t *head_out)
+{
+    mw_addr end;
+    return chunk % 16 == 0 && mw_glibc_in_segment(glibc, chunk, &end) &&
+           mw_image_read_u64(glibc->image, chunk + 8, head_out) == MW_OK;
+}
+
+/* The chunk that the link at address `at` leads to; 0 at the end of the list. Learns the form of
+ * links from the first one that tells. */
+static mw_addr link_follow(struct mw_glibc *glibc, mw_addr at, uint64_t stored)
+{
+    if (!glibc->linking_known) {
+        mw_addr end;
+        uint64_t plain = stored ^ (at >> 12);
+        if (stored == 0)
+            glibc->safe_linking = false, glibc->linking_known = true;
+        else if (plain == 0 || (plain % 16 == 0 && mw_glibc_in_segment(glibc, plain, &end)))
+            glibc->safe_linking = true, glibc->linking_known = true;
+    }
+    return glibc->safe_linking ? stored ^ (at >> 12) : stored;
+}
+
+static enum mw_status cached_add(struct mw_glibc *glibc, mw_addr chunk, unsigned kind)
+{
+    return mw_vec_push(&glibc->cached, CACHED_MAX, chunk | kind);
+}
+
+/* One fastbin of one arena. Heads are stored raw, chunk addresses throughout. */
+static enum mw_status fastbin_follow(struct mw_glibc *glibc, mw_addr chunk, uint64_t size)
+{
+    for (size_t steps = 0; chunk != 0; steps++) {
+        uint64_t head, stored;
+        if (steps >= FASTBIN_STEPS_MAX || !chunk_head_read(glibc, chunk, &head) ||
+            (head & ~(uint64_t)7) != size ||
+            mw_image_read_u64(glibc->image, chunk + 16, &stored) != MW_OK) {
+            mw_finding_add(glibc->findings, "fastbin-torn", chunk, 0,
+                           "a fastbin leads to something that is no chunk of its size");
+            return MW_OK;
+        }
+        enum mw_status status = cached_add(glibc, chunk, MW_GLIBC_CACHED_FASTBIN);
+        if (status != MW_OK)
+            return status;
+        chunk = link_follow(glibc, chunk + 16, stored);
+    }
+    return MW_OK;
+}
+
+static enum mw_status fastbins_find(struct mw_glibc *glibc)
+{
+    for (size_t i = 0; i < glibc->arenas.count; i++) {
+        const struct mw_glibc_arena *arena = &glibc->arenas.items[i];
+        for (size_t bin = 0; bin < MW_GLIBC_FASTBINS; bin++) {
+            if (arena->fastbins[bin] == 0)
+                continue;
+            enum mw_status status =
+                fastbin_follow(glibc, arena->fastbins[bin], (uint64_t)(bin + 2) * 16);
+            if (status != MW_OK)
+                return status;
+        }
+    }
+    return MW_OK;
+}
+
+/* Is this chunk size right for entries of a bin? Large bins (2.42+) hold a power-of-two range. */
+static bool size_fits_bin(uint64_t size, size_t bin)
+{
+    if (bin < 64)
+        return size == (bin + 2) * 16;
+    return size > 1040 && size % 16 == 0;
+}
+
+struct tcache_struct {
+    const struct mw_glibc_tcache_layout *layout;
+    uint64_t counts[TCACHE_BINS_MAX];
+    mw_addr heads[TCACHE_BINS_MAX]; /* what malloc would return */
+};
+
+/* Read the struct at user address `at`, when its chunk has the size of this layout. */
+static bool tcache_struct_read(struct mw_glibc *glibc, mw_addr at,
+                               const struct mw_glibc_tcache_layout *layout,
+                               struct tcache_struct *out)
+{
+    uint8_t bytes[TCACHE_STRUCT_MAX];
+    uint64_t head;
+    mw_addr end;
+    if (at % 16 || !mw_glibc_in_segment(glibc, at - 16, &end) ||
+        mw_image_read_u64(glibc->image, at - 8, &head) != MW_OK)
+        return false;
+    uint64_t size = head & ~(uint64_t)7, used = layout->entries + 8u * layout->bins;
+    if (size < layout->chunk_size || size > layout->chunk_size + 0x20u ||
+        mw_image_read(glibc->image, at, bytes, used) != MW_OK)
+        return false;
+    out->layout = layout;
+    uint64_t limit = glibc->par ? glibc->parameters.tcache_count : UINT16_MAX;
+    for (size_t bin = 0; bin < layout->bins; bin++) {
+        uint64_t count = bytes[bin * layout->count_bytes];
+        if (layout->count_bytes == 2)
+            count |= (uint64_t)bytes[bin * 2 + 1] << 8;
+        if (layout->counts_free_slots) {
+            if (count > limit)
+                return false;
+            count = limit - count;
+        }
+        memcpy(&out->heads[bin], bytes + layout->entries + 8 * bin, 8);
+        out->counts[bin] = count;
+        if (count > limit || (count == 0) != (out->heads[bin] == 0) || out->heads[bin] % 16)
+            return false;
+    }
+    return true;
+}
+
+/* Follow one bin. Adds its chunks; false when the list is not what the count says. */
+static bool tcache_bin_follow(struct mw_glibc *glibc, const struct tcache_struct *cache,
+                              size_t bin, enum mw_status *status)
+{
+    mw_addr at = cache->heads[bin];
+    for (uint64_t i = 0; i < cache->counts[bin]; i++) {
+        uint64_t head, stored;
+        if (at == 0 || !chunk_head_read(glibc, at - 16, &head) ||
+            !size_fits_bin(head & ~(uint64_t)7, bin) ||
+            mw_image_read_u64(glibc->image, at, &stored) != MW_OK)
+            return false;
+        *status = cached_add(glibc, at - 16, 0);
+        if (*status != MW_OK)
+            return false;
+        at = link_follow(glibc, at, stored);
+    }
+    return at == 0;
+}
+
+/* Take the struct at `at` if it is one: all lists sound, or nothing is added. */
+static bool tcache_take(struct mw_glibc *glibc, mw_addr at, enum mw_status *status)
+{
+    struct tcache_struct cache;
+    const struct mw_glibc_tcache_layout *layout = glibc->tcache;
+    size_t rows = layout ? 1 : mw_glibc_tcache_layout_count;
+    for (size_t i = 0; i < rows; i++) {
+        const struct mw_glibc_tcache_layout *row = layout ? layout : &mw_glibc_tcache_layouts[i];
+        if (!tcache_struct_read(glibc, at, row, &cache))
+            continue;
+        size_t before = glibc->cached.count;
+        bool sound = true, has_blocks = false;
+        for (size_t bin = 0; bin < row->bins && sound; bin++) {
+            sound = tcache_bin_follow(glibc, &cache, bin, status);
+            has_blocks |= cache.counts[bin] != 0;
+        }
+        if (sound) {
+            if (has_blocks)
+                glibc->tcache = row;
+            glibc->tcache_struct_count++;
+            return true;
+        }
+        glibc->cached.count = before;
+        if (*status != MW_OK)
+            return false;
+    }
+    return false;
+}
+
+/* Where a thread keeps its tcache pointer, relative to TP. The same in all threads. */
+struct tls_slot {
+    bool known;
+    int64_t delta;
+};
+
+/* Look for a struct with blocks in it in the words around one thread pointer: below it on x86-64,
+ * above it on aarch64. An empty struct would prove nothing. */
+static void tls_slot_learn(struct mw_glibc *glibc, mw_addr tp, struct tls_slot *slot,
+                           enum mw_status *status)
+{
+    uint64_t words[TLS_BYTES / 8];
+    bool above = glibc->image->arch == MW_ARCH_AARCH64;
+    const struct mw_mapping *map = mw_image_region(glibc->image, above ? tp : tp - 8);
+    if (tp < TLS_BYTES || !map)
+        return;
+    mw_addr start = above ? tp : tp - TLS_BYTES;
+    if (start < map->start)
+        start = map->start;
+    mw_addr end = above ? tp + TLS_BYTES : tp;
+    if (end > map->end)
+        end = map->end;
+    size_t count = mw_image_read_some(glibc->image, start, words, (size_t)(end - start)) / 8;
+    for (size_t i = 0; i < count && *status == MW_OK; i++) {
+        size_t k = above ? i : count - 1 - i; /* nearest to TP first */
+        size_t before = glibc->cached.count;
+        if (words[k] == 0 || words[k] % 16 || !tcache_take(glibc, words[k], status))
+            continue;
+        bool has_blocks = glibc->cached.count > before;
+        glibc->cached.count = before; /* taken for good by tls_tcaches_take */
+        glibc->tcache_struct_count--;
+        if (!has_blocks)
+            continue;
+        *slot = (struct tls_slot){true, (int64_t)(start + 8 * k - tp)};
+        return;
+    }
+}
+
+/* The struct of every thread that has one, by the learned slot. */
+static enum mw_status tls_tcaches_take(struct mw_glibc *glibc, int64_t delta)
+{
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < glibc->image->thread_count && status == MW_OK; i++) {
+        mw_addr tp = glibc->image->threads[i].tp, at, end;
+        if (tp == 0 || mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK ||
+            !mw_glibc_in_segment(glibc, at, &end))
+            continue; /* a thread that never freed: NULL, or the dummy of 2.43 */
+        if (!tcache_take(glibc, at, &status) && status == MW_OK)
+            mw_finding_add(glibc->findings, "tcache-torn", at, 0,
+                           "a thread's tcache contradicts itself; its blocks count as in use");
+    }
+    return status;
+}
+
+/* Without thread pointers: every in-use chunk of the struct's size whose lists are sound. */
+static enum mw_status struct_sized_blocks_test(void *user, const struct mw_block *blocks,
+                                               size_t count)
+{
+    struct mw_glibc *glibc = user;
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < count && status == MW_OK; i++)
+        if (blocks[i].state == MW_BLOCK_IN_USE && blocks[i].size >= 0x250 &&
+            blocks[i].size <= TCACHE_STRUCT_MAX)
+            tcache_take(glibc, blocks[i].address + 16, &status);
+    return status;
+}
+
+static enum mw_status tcaches_find_by_walk(struct mw_glibc *glibc)
+{
+    const struct mw_glibc_sink sink = {glibc, struct_sized_blocks_test};
+    for (size_t i = 0; i < glibc->segments.count; i++) {
+        if (glibc->segments.items[i].public.kind == MW_SEGMENT_MMAPPED)
+            continue;
+        enum mw_status status =
+            mw_glibc_walk_segment(glibc, &glibc->segments.items[i], &sink);
+        if (status != MW_OK)
+            return status;
+    }
+    return MW_OK;
+}
+
+static enum mw_status tcaches_find(struct mw_glibc *glibc)
+{
+    if (glibc->par && !mw_glibc_has(glibc->par->tcache))
+        return MW_OK;
+    if (glibc->par && glibc->parameters.tcache_count == 0)
+        return MW_OK; /* switched off */
+    struct tls_slot slot = {0};
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < glibc->image->thread_count && !slot.known && status == MW_OK; i++)
+        if (glibc->image->threads[i].tp)
+            tls_slot_learn(glibc, glibc->image->threads[i].tp, &slot, &status);
+    if (status != MW_OK)
+        return status;
+    return slot.known ? tls_tcaches_take(glibc, slot.delta) : tcaches_find_by_walk(glibc);
+}
+
+static int address_compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
+{
+    enum mw_status status = fastbins_find(glibc);
+    if (status == MW_OK)
+        status = tcaches_find(glibc);
+    if (glibc->cached.count > 1)
+        qsort(glibc->cached.items, glibc->cached.count, sizeof *glibc->cached.items,
+              address_compare);
+    size_t kept = 0;
+    for (size_t i = 0; i < glibc->cached.count; i++) {
+        uint64_t entry = glibc->cached.items[i];
+        if (kept > 0 && (glibc->cached.items[kept - 1] & ~(uint64_t)1) == (entry & ~(uint64_t)1))
+            continue; /* a cycle, or one struct found twice */
+        glibc->cached.items[kept++] = entry;
+    }
+    glibc->cached.count = kept;
+    glibc->cached_is_sorted = true;
+    return status;
+}

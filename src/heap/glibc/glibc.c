@@ -1,0 +1,120 @@
+/* heap/glibc/glibc.c: glibc's malloc as a walker. The steps, each in its own file:
+ * runs → locate → parameters → arenas → thread heaps → main segments → mmapped → cached → tally.
+ *
+ * Trusts nothing in the target. A heap is believed only while no arena lock is held: otherwise
+ * MW_LIMIT "busy", and the caller lets go and tries again. Format and sources:
+ * docs/formats/glibc.md. */
+#include "heap/glibc/glibc.h"
+
+#include "heap/glibc/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void glibc_deinit(struct mw_glibc *glibc)
+{
+    mw_window_deinit(&glibc->window);
+    mw_vec_deinit(&glibc->runs);
+    mw_vec_deinit(&glibc->arenas);
+    mw_vec_deinit(&glibc->segments);
+    mw_vec_deinit(&glibc->gaps);
+    mw_vec_deinit(&glibc->cached);
+}
+
+static void version_fill(struct mw_glibc *glibc, struct mw_allocator *allocator)
+{
+    mw_glibc_read_version(glibc, allocator->version);
+    if (!allocator->version[0])
+        snprintf(allocator->version, sizeof allocator->version, "%s",
+                 glibc->par ? glibc->par->versions : glibc->state->versions);
+}
+
+static enum mw_status glibc_probe(struct mw_image *image, struct mw_allocator *allocator_out,
+                                  struct mw_error *err)
+{
+    struct mw_glibc glibc = {.image = image};
+    enum mw_status status = mw_window_init(&glibc.window, image);
+    if (status == MW_OK)
+        status = mw_glibc_locate(&glibc, err);
+    if (status == MW_OK) {
+        allocator_out->kind = "glibc";
+        version_fill(&glibc, allocator_out);
+    }
+    glibc_deinit(&glibc);
+    return status;
+}
+
+static enum mw_status locks_check(const struct mw_glibc *glibc, struct mw_error *err)
+{
+    for (size_t i = 0; i < glibc->arenas.count; i++)
+        if (glibc->arenas.items[i].mutex != 0)
+            return mw_fail_at(err, MW_LIMIT, glibc->arenas.items[i].public.address,
+                              "busy: a thread holds the lock of an arena");
+    return MW_OK;
+}
+
+/* Everything before the blocks themselves. */
+static enum mw_status glibc_find_all(struct mw_glibc *glibc, struct mw_error *err)
+{
+    enum mw_status status = mw_glibc_collect_runs(glibc);
+    if (status == MW_OK)
+        status = mw_glibc_locate(glibc, err);
+    if (status != MW_OK)
+        return status;
+    glibc->consolidates = mw_glibc_has(glibc->state->fastbins);
+    if (mw_glibc_read_parameters(glibc) != MW_OK)
+        mw_finding_add(glibc->findings, "mp-not-found", glibc->main_arena, 0,
+                       "malloc's parameters were not found; mmapped blocks cannot be counted");
+    status = mw_glibc_read_arenas(glibc, err);
+    if (status == MW_OK && glibc->image->kind == MW_IMAGE_LIVE)
+        status = locks_check(glibc, err);
+    if (status == MW_OK)
+        status = mw_glibc_find_thread_heaps(glibc);
+    if (status == MW_OK)
+        status = mw_glibc_find_main_segments(glibc);
+    if (status == MW_OK)
+        status = mw_glibc_find_mmapped(glibc);
+    mw_glibc_sort_segments(glibc);
+    if (status == MW_OK)
+        status = mw_glibc_find_cached(glibc);
+    return status;
+}
+
+static enum mw_status glibc_walk(struct mw_image *image, const struct mw_heap_options *options,
+                                 struct mw_context *context, struct mw_allocator *allocator,
+                                 struct mw_findings *findings, struct mw_error *err)
+{
+    static const struct mw_heap_options no_options;
+    struct mw_glibc glibc = {
+        .image = image,
+        .options = options ? options : &no_options,
+        .context = context,
+        .findings = findings,
+    };
+    enum mw_status status = mw_window_init(&glibc.window, image);
+    if (status == MW_OK)
+        status = glibc_find_all(&glibc, err);
+    if (status == MW_OK) {
+        allocator->kind = "glibc";
+        if (!allocator->version[0])
+            version_fill(&glibc, allocator);
+        else
+            sscanf(allocator->version, "2.%u", &glibc.version_minor);
+        allocator->walked = true;
+        allocator->parameters = glibc.parameters;
+        allocator->arena_limit = mw_glibc_arena_limit(&glibc);
+        status = mw_glibc_tally(&glibc, allocator);
+    }
+    if (status == MW_NOMEM)
+        mw_fail(err, status, "out of memory walking the heap");
+    if (status == MW_CANCELED)
+        mw_fail(err, status, "canceled");
+    glibc_deinit(&glibc);
+    return status;
+}
+
+const struct mw_heap_walker mw_glibc_walker = {
+    .kind = "glibc",
+    .probe = glibc_probe,
+    .walk = glibc_walk,
+};

@@ -1,0 +1,118 @@
+/* heap/glibc/internal.h: what the files of this folder share. Not for other rooms. */
+#ifndef MW_HEAP_GLIBC_INTERNAL_H
+#define MW_HEAP_GLIBC_INTERNAL_H
+
+#include "base/vec.h"
+#include "heap/glibc/layout.h"
+#include "heap/walker.h"
+#include "image/window.h"
+
+/* A private, writable, anonymous run of adjacent regions: VMAs are merged and split by the kernel
+ * as it likes, the heap does not care. */
+struct mw_glibc_run {
+    mw_addr start, end;
+    bool locked; /* mlocked: MADV_DONTNEED fails there */
+};
+
+/* One segment with where its chunks begin and what ends it. */
+struct mw_glibc_segment {
+    struct mw_heap_segment public;
+    mw_addr first_chunk;
+    mw_addr top;   /* the arena's top chunk when it lies here, else 0 */
+    bool at_brk;   /* its end is the program break: top can be given back */
+    bool locked;
+};
+
+struct mw_glibc_arena {
+    struct mw_arena public;
+    mw_addr top;
+    uint32_t flags;
+    uint32_t mutex;
+    uint64_t fastbins[MW_GLIBC_FASTBINS];
+    uint64_t segment_bytes; /* sum over its segments, foreign gaps included */
+};
+
+struct mw_glibc_range {
+    mw_addr start, end;
+};
+
+struct mw_glibc {
+    struct mw_image *image;
+    const struct mw_heap_options *options;
+    struct mw_context *context;
+    struct mw_findings *findings;
+    struct mw_window window;
+
+    const struct mw_glibc_state_layout *state;
+    const struct mw_glibc_par_layout *par;       /* NULL: mp_ not found */
+    const struct mw_glibc_tcache_layout *tcache; /* NULL: none seen */
+    mw_addr main_arena, mp;
+    mw_addr libc_start, libc_end; /* the data mapping that holds main_arena */
+    unsigned version_minor;       /* 36 of "2.36"; 0 unknown */
+    uint16_t heap_info_size;      /* 32 or 48; 0: no thread heap */
+    uint64_t heap_max;            /* alignment of thread heaps */
+    bool safe_linking, linking_known;
+    bool consolidates; /* malloc_trim merges fastbins first: up to 2.42 */
+
+    uint64_t n_mmaps, mmapped_mem;
+    mw_addr sbrk_base;
+    struct mw_heap_parameters parameters;
+
+    MW_VEC(struct mw_glibc_run) runs;
+    MW_VEC(struct mw_glibc_arena) arenas;
+    MW_VEC(struct mw_glibc_segment) segments;
+    size_t sorted_count; /* how many of them are in ascending order: the last sort */
+    MW_VEC(struct mw_glibc_range) gaps; /* foreign sbrk inside the main arena's span */
+    MW_VEC(uint64_t) cached; /* chunk addresses; bit 0: fastbin, else tcache */
+    bool cached_is_sorted;   /* ascending and complete: the walk may use it */
+    uint64_t tcache_struct_count;
+};
+
+/* Bit 0 of an entry of `cached`. */
+enum { MW_GLIBC_CACHED_FASTBIN = 1 };
+
+static inline bool mw_glibc_has(uint16_t offset)
+{
+    return offset != MW_GLIBC_OFFSET_NONE;
+}
+
+/* locate.c */
+enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err);
+/* The "2.36" of the release banner in libc's read-only data; "" when it is not there. */
+void mw_glibc_read_version(struct mw_glibc *glibc, char version[32]);
+
+/* arenas.c */
+enum mw_status mw_glibc_read_parameters(struct mw_glibc *glibc);
+enum mw_status mw_glibc_read_arenas(struct mw_glibc *glibc, struct mw_error *err);
+enum mw_status mw_glibc_find_thread_heaps(struct mw_glibc *glibc);
+uint64_t mw_glibc_arena_limit(const struct mw_glibc *glibc);
+
+/* runs.c */
+enum mw_status mw_glibc_collect_runs(struct mw_glibc *glibc);
+const struct mw_glibc_run *mw_glibc_run_of(const struct mw_glibc *glibc, mw_addr address);
+
+/* segments.c: the main arena's */
+enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc);
+void mw_glibc_sort_segments(struct mw_glibc *glibc);
+/* Is address in a segment known at the last sort? *end_out is where that ends. O(log n). */
+bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out);
+
+/* mmapped.c */
+enum mw_status mw_glibc_find_mmapped(struct mw_glibc *glibc);
+
+/* cached.c */
+enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc);
+
+/* walk.c: decode one segment into blocks that tile it. */
+struct mw_glibc_sink {
+    void *user;
+    enum mw_status (*blocks)(void *user, const struct mw_block *blocks, size_t count);
+};
+enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
+                                     const struct mw_glibc_segment *segment,
+                                     const struct mw_glibc_sink *sink);
+
+/* tally.c: the pass over all segments that fills the allocator's account. */
+enum mw_status mw_glibc_tally(struct mw_glibc *glibc, struct mw_allocator *allocator);
+
+#endif

@@ -1,0 +1,345 @@
+/* heap/glibc/locate.c: finding main_arena and mp_ without a symbol.
+ *
+ * Trusts nothing. For every 8-aligned address A in a writable private file mapping, A is taken for
+ * main_arena.bins: then *(A + 2048) is main_arena.next, which points at main_arena itself (one
+ * arena) or into a thread heap whose chain of arenas leads back. A hit is accepted only when all
+ * 127 bins are zero, self-linked or linked to a chunk that points back at them.
+ *
+ *   main_arena ─ … ─ top (bins-16) ─ bins[254] ─ binmap ─ next (bins+2048) ─ … ─ system_mem
+ *
+ * mp_ lies in the same mapping; it is recognised by the ranges of its fields. Linear in the size
+ * of the mappings of ELF data (libc's is 24 KiB); a big data segment is read in steps. */
+#include "base/cleanup.h"
+#include "base/io.h"
+#include "base/limits.h"
+#include "heap/glibc/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SCAN_STEP = 256 << 10,
+    NEXT_AFTER_BINS = 2048,
+    CHAIN_MAX = 1 << 16,
+};
+static const uint64_t SCAN_MAX = (uint64_t)256 << 20; /* of one mapping */
+
+static uint64_t word_at(const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    return word;
+}
+
+/* Does an arena lie in a thread heap right behind its heap_info? Gives the size of that. */
+static uint16_t heap_info_size_of(struct mw_glibc *glibc, mw_addr arena)
+{
+    static const uint16_t sizes[] = {32, 48};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint64_t ar_ptr;
+        if ((arena & 0xfffff) == sizes[i] &&
+            mw_image_read_u64(glibc->image, arena - sizes[i], &ar_ptr) == MW_OK &&
+            ar_ptr == arena)
+            return sizes[i];
+    }
+    return 0;
+}
+
+/* Follow next from a thread arena until it leaves the thread heaps. bins_offset is that of the
+ * layout under test. Returns the arena at which the chain left, 0 when it is broken. */
+static mw_addr chain_end(struct mw_glibc *glibc, mw_addr arena, uint16_t bins_offset)
+{
+    for (size_t steps = 0; steps < CHAIN_MAX; steps++) {
+        if (heap_info_size_of(glibc, arena) == 0)
+            return arena;
+        if (mw_image_read_u64(glibc->image, arena + bins_offset + NEXT_AFTER_BINS, &arena) != MW_OK)
+            return 0;
+    }
+    return 0;
+}
+
+static bool bins_are_plausible(struct mw_glibc *glibc, mw_addr bins)
+{
+    uint64_t links[2 * MW_GLIBC_BINS];
+    if (mw_image_read(glibc->image, bins, links, sizeof links) != MW_OK)
+        return false;
+    for (size_t i = 0; i < MW_GLIBC_BINS; i++) {
+        mw_addr bin = bins + i * 16 - 16; /* as a chunk: fd and bk are 16 bytes in */
+        uint64_t fd = links[2 * i], bk = links[2 * i + 1], back;
+        if ((fd == 0 && bk == 0) || (fd == bin && bk == bin))
+            continue;
+        if (mw_image_read_u64(glibc->image, fd + 24, &back) != MW_OK || back != bin)
+            return false;
+        if (mw_image_read_u64(glibc->image, bk + 16, &back) != MW_OK || back != bin)
+            return false;
+    }
+    return true;
+}
+
+/* Is A main_arena.bins under the layout with this bins offset? */
+static bool bins_match(struct mw_glibc *glibc, mw_addr bins, mw_addr next, uint16_t bins_offset)
+{
+    mw_addr main_arena = bins - bins_offset;
+    if (next != main_arena) {
+        uint16_t info = heap_info_size_of(glibc, next);
+        if (info == 0 || chain_end(glibc, next, bins_offset) != main_arena)
+            return false;
+        glibc->heap_info_size = info;
+    }
+    return bins_are_plausible(glibc, bins);
+}
+
+/* 2.17-2.22 and 2.23-2.26 share the offset of bins: attached_threads is a small number where the
+ * older one has system_mem, a multiple of the page size. */
+static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *glibc,
+                                                             mw_addr main_arena, uint16_t bins)
+{
+    const struct mw_glibc_state_layout *first = NULL;
+    for (size_t i = 0; i < mw_glibc_state_layout_count; i++) {
+        const struct mw_glibc_state_layout *row = &mw_glibc_state_layouts[i];
+        if (row->bins != bins)
+            continue;
+        if (!first)
+            first = row;
+        uint64_t system_mem, attached = 1;
+        if (mw_image_read_u64(glibc->image, main_arena + row->system_mem, &system_mem) != MW_OK)
+            continue;
+        if (mw_glibc_has(row->attached_threads) &&
+            mw_image_read_u64(glibc->image, main_arena + row->attached_threads, &attached) != MW_OK)
+            continue;
+        if (system_mem % glibc->image->page_size == 0 && attached < MW_LIMIT_THREADS)
+            return row;
+    }
+    return first;
+}
+
+/* Test every 8-aligned address of [start, start + length), whose bytes are given. */
+static bool scan_for_arena(struct mw_glibc *glibc, const uint8_t *bytes, size_t length,
+                           mw_addr start)
+{
+    static const uint16_t bins_offsets[] = {112, 24, 104};
+    for (size_t at = 0; at + NEXT_AFTER_BINS + 8 <= length; at += 8) {
+        mw_addr next = word_at(bytes + at + NEXT_AFTER_BINS);
+        mw_addr bins = start + at;
+        /* One compare for most words: it must be near, or end in 32 or 48. */
+        bool is_near = bins - next <= 112 && bins - next >= 24;
+        bool in_heap = (next & 0xfffff) == 32 || (next & 0xfffff) == 48;
+        if (!is_near && !in_heap)
+            continue;
+        for (size_t i = 0; i < sizeof bins_offsets / sizeof *bins_offsets; i++) {
+            if ((is_near && bins - next != bins_offsets[i]) ||
+                !bins_match(glibc, bins, next, bins_offsets[i]))
+                continue;
+            glibc->main_arena = bins - bins_offsets[i];
+            glibc->state = state_layout_pick(glibc, glibc->main_arena, bins_offsets[i]);
+            return glibc->state != NULL;
+        }
+    }
+    return false;
+}
+
+/* Data of an ELF object: a writable private file mapping. Cores without names: any small one. */
+static bool region_may_hold_arena(const struct mw_mapping *map)
+{
+    const uint32_t wanted = MW_PERM_READ | MW_PERM_WRITE;
+    if ((map->perms & (wanted | MW_PERM_SHARED)) != wanted)
+        return false;
+    return map->name[0] == '/' || (map->name[0] == '\0' && mw_mapping_size(map) <= (1 << 20));
+}
+
+static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, uint8_t *buffer)
+{
+    mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
+    for (mw_addr at = map->start; at < end; at += SCAN_STEP) {
+        size_t want = SCAN_STEP + NEXT_AFTER_BINS + 8;
+        if (want > end - at)
+            want = (size_t)(end - at);
+        size_t got = mw_image_read_some(glibc->image, at, buffer, want);
+        if (scan_for_arena(glibc, buffer, got, at))
+            return true;
+        if (got < want)
+            break;
+    }
+    return false;
+}
+
+/* A libc's file name first: the other mappings are rarely needed. */
+static bool name_is_libc(const char *name)
+{
+    const char *base = strrchr(name, '/');
+    return base && strncmp(base, "/libc", 5) == 0 && (base[5] == '.' || base[5] == '-');
+}
+
+/* The range checks that make a place mp_; every field read from the one buffer. */
+static bool par_is_plausible(struct mw_glibc *glibc, const uint8_t *at,
+                             const struct mw_glibc_par_layout *row)
+{
+    uint64_t mmap_threshold = word_at(at + 16), arena_test = word_at(at + 24);
+    uint64_t arena_max = word_at(at + 32);
+    int32_t counts[4]; /* n_mmaps, n_mmaps_max, max_n_mmaps, no_dyn_threshold */
+    memcpy(counts, at + row->n_mmaps, sizeof counts);
+    uint64_t mem = word_at(at + row->mmapped_mem), max_mem = word_at(at + row->mmapped_mem + 8);
+    mw_addr sbrk_base = word_at(at + row->sbrk_base);
+    if (mmap_threshold > ((uint64_t)1 << 40) || arena_test == 0 || arena_test > 1 << 20 ||
+        arena_max > 1 << 20 || counts[0] < 0 || counts[1] < 0 || counts[2] < counts[0] ||
+        (counts[3] & ~1) || mem > max_mem || mem % 16 || (counts[0] > 0) != (mem > 0))
+        return false;
+    if (sbrk_base != 0 && !mw_image_region(glibc->image, sbrk_base))
+        return false;
+    if (mw_glibc_has(row->tcache)) {
+        uint64_t bins = word_at(at + row->tcache), max_bytes = word_at(at + row->tcache + 8);
+        uint64_t count = word_at(at + row->tcache + 16);
+        if (bins == 0 || bins > 4096 || max_bytes > 1 << 24 || max_bytes < 8 || count > UINT16_MAX)
+            return false;
+    }
+    if (mw_glibc_has(row->thp_pagesize)) {
+        uint64_t thp = word_at(at + row->thp_pagesize), hp = word_at(at + row->thp_pagesize + 8);
+        if ((thp & (thp - 1)) || (hp & (hp - 1)) || thp > (uint64_t)1 << 34 ||
+            hp > (uint64_t)1 << 34)
+            return false;
+    }
+    return true;
+}
+
+/* How many fields hold their default: decides between several places that pass. */
+static unsigned par_score(const uint8_t *at, const struct mw_glibc_par_layout *row)
+{
+    int32_t mmaps_max;
+    memcpy(&mmaps_max, at + row->n_mmaps + 4, sizeof mmaps_max);
+    unsigned score = 0;
+    score += word_at(at + 24) == 8;
+    score += mmaps_max == 65536;
+    score += word_at(at) >= 128 << 10;
+    score += word_at(at + 8) == 128 << 10;
+    score += word_at(at + 16) >= 128 << 10;
+    if (mw_glibc_has(row->tcache)) {
+        uint64_t count = word_at(at + row->tcache + 16);
+        score += word_at(at + row->tcache) == 64 ? 2 : 0;
+        score += count == 7 || count == 16 ? 2 : 0;
+    }
+    return score;
+}
+
+static void scan_for_par(struct mw_glibc *glibc, const uint8_t *bytes, size_t length,
+                         mw_addr start)
+{
+    unsigned best = 2; /* fewer defaults than this is not evidence */
+    for (size_t r = 0; r < mw_glibc_par_layout_count; r++) {
+        const struct mw_glibc_par_layout *row = &mw_glibc_par_layouts[r];
+        if (row->bins != glibc->state->bins)
+            continue;
+        for (size_t at = 0; at + row->size <= length; at += 8) {
+            if (!par_is_plausible(glibc, bytes + at, row))
+                continue;
+            unsigned score = par_score(bytes + at, row);
+            if (score <= best)
+                continue;
+            best = score;
+            glibc->par = row;
+            glibc->mp = start + at;
+        }
+    }
+}
+
+enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
+{
+    uint8_t *buffer = mw_calloc(SCAN_STEP + NEXT_AFTER_BINS + 8, 1);
+    if (!buffer)
+        return mw_fail(err, MW_NOMEM, "out of memory");
+    const struct mw_mapping_list *regions = &glibc->image->regions;
+    const struct mw_mapping *found = NULL;
+    for (int pass = 0; pass < 2 && !found; pass++) {
+        for (size_t i = 0; i < regions->count && !found; i++) {
+            const struct mw_mapping *map = &regions->items[i];
+            if (region_may_hold_arena(map) && name_is_libc(map->name) == (pass == 0) &&
+                scan_region(glibc, map, buffer))
+                found = map;
+        }
+    }
+    if (found) {
+        glibc->libc_start = found->start;
+        glibc->libc_end = found->end;
+        size_t size = mw_mapping_size(found) > SCAN_STEP ? SCAN_STEP : mw_mapping_size(found);
+        /* mp_ is within 64 KiB of main_arena; a static program's data can be larger than a step */
+        mw_addr start = found->start;
+        if (mw_mapping_size(found) > SCAN_STEP && glibc->main_arena - start > SCAN_STEP / 2)
+            start = (glibc->main_arena - SCAN_STEP / 2) & ~(mw_addr)7;
+        scan_for_par(glibc, buffer, mw_image_read_some(glibc->image, start, buffer, size), start);
+    }
+    free(buffer);
+    return found ? MW_OK : mw_fail(err, MW_NOT_FOUND, "no glibc malloc in this image");
+}
+
+/* "…stable release version 2.36." → 2.36 */
+static bool banner_parse(const char *text, size_t length, char version[32], unsigned *minor)
+{
+    static const char mark[] = "release version 2.";
+    const char *hit = memmem(text, length, mark, sizeof mark - 1);
+    if (!hit)
+        return false;
+    const char *digits = hit + sizeof mark - 1;
+    size_t left = length - (size_t)(digits - text), count = 0;
+    unsigned value = 0;
+    while (count < left && count < 3 && digits[count] >= '0' && digits[count] <= '9')
+        value = value * 10 + (unsigned)(digits[count++] - '0');
+    if (count == 0)
+        return false;
+    snprintf(version, 32, "2.%u", value);
+    *minor = value;
+    return true;
+}
+
+/* Search one stretch of the file behind libc's read-only data. */
+static bool banner_in_file(struct mw_glibc *glibc, int fd, const struct mw_mapping *map,
+                           char *buffer, char version[32])
+{
+    uint64_t size = mw_mapping_size(map) > SCAN_MAX ? SCAN_MAX : mw_mapping_size(map);
+    for (uint64_t at = 0; at < size; at += SCAN_STEP) {
+        size_t want = size - at < SCAN_STEP + 64 ? (size_t)(size - at) : SCAN_STEP + 64;
+        ssize_t got = mw_io_pread_full(fd, buffer, want, map->offset + at);
+        if (got <= 0)
+            return false;
+        if (banner_parse(buffer, (size_t)got, version, &glibc->version_minor))
+            return true;
+    }
+    return false;
+}
+
+/* The same in the target's memory, pages that are there already only: reading others would map
+ * them in the target. */
+static bool banner_in_memory(struct mw_glibc *glibc, const struct mw_mapping *map,
+                             char version[32])
+{
+    mw_window_reset(&glibc->window, map->end);
+    mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
+    enum { STEP = 32 << 10 };
+    for (mw_addr at = map->start; at < end; at += STEP) {
+        size_t want = end - at < STEP + 64 ? (size_t)(end - at) : STEP + 64;
+        const uint8_t *bytes = mw_window_at(&glibc->window, at, want);
+        if (!bytes)
+            return false;
+        if (banner_parse((const char *)bytes, want, version, &glibc->version_minor))
+            return true;
+    }
+    return false;
+}
+
+void mw_glibc_read_version(struct mw_glibc *glibc, char version[32])
+{
+    version[0] = '\0';
+    const struct mw_mapping *data = mw_image_region(glibc->image, glibc->main_arena);
+    if (!data || data->name[0] == '\0')
+        return;
+    MW_CLOSE int fd = mw_image_open_file(glibc->image, data);
+    MW_FREE char *buffer = mw_calloc(SCAN_STEP + 64, 1);
+    const struct mw_mapping_list *regions = &glibc->image->regions;
+    for (size_t i = 0; i < regions->count && buffer; i++) {
+        const struct mw_mapping *map = &regions->items[i];
+        if ((map->perms & (MW_PERM_READ | MW_PERM_WRITE)) != MW_PERM_READ ||
+            map->inode != data->inode || strcmp(map->name, data->name) != 0)
+            continue;
+        if (fd >= 0 ? banner_in_file(glibc, fd, map, buffer, version)
+                    : banner_in_memory(glibc, map, version))
+            return;
+    }
+}

@@ -1,0 +1,141 @@
+/* heap/glibc/retain.c: residency of blocks, malloc_trim(0) page for page, and pins.
+ *
+ * Trim, after glibc 2.17 to 2.44 mtrim() and systrim(): for a free chunk p of more than
+ * page - 1 + 48 bytes the pages from ALIGN_UP(p + 48) are released, whole ones only; then
+ * systrim(0) gives back ALIGN_DOWN(top_size - MINSIZE - 1) bytes of the main arena's top (in
+ * transparent huge pages' steps when mp_.thp_pagesize is set), when top ends at the break. The tops
+ * of thread arenas and the tcache are never touched; mlocked ranges refuse.
+ *
+ * References: glibc malloc/malloc.c mtrim, systrim; measured page sets in docs/formats/glibc.md. */
+#include "heap/glibc/retain.h"
+
+#include <assert.h>
+
+struct mw_glibc_resident mw_glibc_pages_sum(const struct mw_glibc_pages *pages, mw_addr address,
+                                            uint64_t size)
+{
+    struct mw_glibc_resident sum = {0, 0};
+    if (!pages->known || size == 0)
+        return sum;
+    assert(address >= pages->start);
+    size_t first = (size_t)((address - pages->start) >> pages->shift);
+    size_t last = (size_t)((address + size - 1 - pages->start) >> pages->shift);
+    assert(last < pages->count);
+    mw_addr end = address + size;
+    for (size_t i = first; i <= last; i++) {
+        mw_addr page_end = pages->start + ((mw_addr)(i + 1) << pages->shift);
+        uint64_t part = (page_end < end ? page_end : end) - address;
+        address += part;
+        if (mw_page_is_resident(pages->flags[i]))
+            sum.rss += part;
+        else if (pages->flags[i] & MW_PAGE_SWAPPED)
+            sum.swap += part;
+    }
+    return sum;
+}
+
+static void trim_release(struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
+{
+    if (start >= end || trim->segment->locked)
+        return;
+    trim->bytes += mw_glibc_pages_sum(trim->pages, start, end - start).rss;
+    const struct mw_heap_options *options = trim->glibc->options;
+    if (options->trim_range)
+        options->trim_range(options->trim_user, start, end);
+}
+
+/* The inner whole pages of a free chunk [start, end). */
+static void trim_chunk(struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
+{
+    uint64_t page = trim->glibc->image->page_size;
+    if (end - start <= page - 1 + MW_GLIBC_CHUNK_STRUCT)
+        return;
+    mw_addr first = (start + MW_GLIBC_CHUNK_STRUCT + page - 1) & ~(page - 1);
+    if (first < end && end - first > page - 1)
+        trim_release(trim, first, first + ((end - first) & ~(page - 1)));
+}
+
+/* The main arena's top [start, end), which reaches the break. */
+static void trim_top(struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
+{
+    uint64_t step = trim->glibc->parameters.thp_pagesize;
+    if (step == 0)
+        step = trim->glibc->image->page_size;
+    if (end - start <= MW_GLIBC_MINSIZE + 1)
+        return;
+    uint64_t give = (end - start - MW_GLIBC_MINSIZE - 1) & ~(step - 1);
+    uint64_t before = trim->bytes;
+    trim_release(trim, end - give, end);
+    trim->top_bytes += trim->bytes - before;
+}
+
+void mw_glibc_trim_block(struct mw_glibc_trim *trim, const struct mw_block *block)
+{
+    bool merges = block->state == MW_BLOCK_FREE || block->state == MW_BLOCK_TOP ||
+                  (block->state == MW_BLOCK_FASTBIN && trim->glibc->consolidates);
+    if (merges && block->address != trim->run_end)
+        trim->run_start = block->address;
+    if (merges)
+        trim->run_end = block->address + block->size;
+    if (block->state == MW_BLOCK_TOP) {
+        if (trim->segment->at_brk)
+            trim_top(trim, trim->run_start, trim->run_end);
+    } else if (!merges && trim->run_start != trim->run_end) {
+        trim_chunk(trim, trim->run_start, trim->run_end);
+    }
+    if (!merges || block->state == MW_BLOCK_TOP)
+        trim->run_start = trim->run_end = 0;
+}
+
+void mw_glibc_trim_end(struct mw_glibc_trim *trim)
+{
+    if (trim->run_start != trim->run_end)
+        trim_chunk(trim, trim->run_start, trim->run_end);
+    trim->run_start = trim->run_end = 0;
+}
+
+void mw_glibc_pins_block(struct mw_glibc_pins *pins, const struct mw_block *block, uint64_t rss)
+{
+    switch (block->state) {
+    case MW_BLOCK_FREE:
+        pins->gap_rss += rss;
+        break;
+    case MW_BLOCK_IN_USE:
+    case MW_BLOCK_TCACHE:
+    case MW_BLOCK_FASTBIN:
+        pins->ring[pins->seen++ % MW_GLIBC_PIN_RING] =
+            (struct mw_glibc_pin_candidate){*block, pins->gap_rss, rss};
+        pins->gap_rss = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+/* From the top downwards, take the shortest row of live blocks below which the most lies free:
+ * each further block must at least double what would be released. */
+bool mw_glibc_pins_end(struct mw_glibc_pins *pins, const struct mw_glibc_segment *segment,
+                       uint64_t top_rss, struct mw_pin *pin_out)
+{
+    size_t kept = pins->seen < MW_GLIBC_PIN_RING ? pins->seen : MW_GLIBC_PIN_RING;
+    uint64_t release = top_rss, best = 0;
+    for (size_t i = 0; i < kept; i++) {
+        const struct mw_glibc_pin_candidate *candidate =
+            &pins->ring[(pins->seen - 1 - i) % MW_GLIBC_PIN_RING];
+        release += candidate->own_rss + candidate->gap_rss;
+        if (release > 2 * best)
+            best = release;
+    }
+    if (kept == 0 || best <= top_rss)
+        return false;
+    const struct mw_block *block = &pins->ring[(pins->seen - 1) % MW_GLIBC_PIN_RING].block;
+    *pin_out = (struct mw_pin){
+        .heap = segment->public.start,
+        .block = block->address + 16,
+        .size_bytes = block->size,
+        .state = block->state,
+        .distance_from_top_bytes = segment->public.end - (block->address + block->size),
+        .would_release_bytes = best,
+    };
+    return true;
+}

@@ -1,0 +1,55 @@
+/* heap/glibc/retain.h: what malloc keeps resident and why. Fed with the blocks of one segment in
+ * order; used by tally.c only. */
+#ifndef MW_HEAP_GLIBC_RETAIN_H
+#define MW_HEAP_GLIBC_RETAIN_H
+
+#include "heap/glibc/internal.h"
+
+/* Residency of one segment: a byte of enum mw_page per page from the page of its start. */
+struct mw_glibc_pages {
+    uint8_t *flags;
+    size_t count, room;
+    mw_addr start; /* page-aligned */
+    unsigned shift;
+    bool known;
+};
+
+struct mw_glibc_resident {
+    uint64_t rss, swap;
+};
+
+/* Resident and swapped bytes of [address, address + size). */
+struct mw_glibc_resident mw_glibc_pages_sum(const struct mw_glibc_pages *pages, mw_addr address,
+                                            uint64_t size);
+
+/* malloc_trim(0), simulated: free chunks side by side (fastbins merge first, up to 2.42), then the
+ * inner whole pages of each, and the main arena's top down to MINSIZE when it ends at the break. */
+struct mw_glibc_trim {
+    struct mw_glibc *glibc;
+    const struct mw_glibc_segment *segment;
+    const struct mw_glibc_pages *pages;
+    mw_addr run_start, run_end; /* of the free run being gathered; equal: none */
+    uint64_t bytes;             /* resident bytes that would go, this segment */
+    uint64_t top_bytes;         /* of which at the top */
+};
+void mw_glibc_trim_block(struct mw_glibc_trim *trim, const struct mw_block *block);
+void mw_glibc_trim_end(struct mw_glibc_trim *trim);
+
+/* The blocks nearest to the top of a segment, with what lies free below each. */
+enum { MW_GLIBC_PIN_RING = 64 };
+struct mw_glibc_pin_candidate {
+    struct mw_block block;
+    uint64_t gap_rss; /* resident free bytes right below it */
+    uint64_t own_rss;
+};
+struct mw_glibc_pins {
+    struct mw_glibc_pin_candidate ring[MW_GLIBC_PIN_RING];
+    size_t seen;
+    uint64_t gap_rss; /* free since the last live block */
+};
+void mw_glibc_pins_block(struct mw_glibc_pins *pins, const struct mw_block *block, uint64_t rss);
+/* The pin of a segment that ends in top_rss resident bytes of top; false when nothing is held. */
+bool mw_glibc_pins_end(struct mw_glibc_pins *pins, const struct mw_glibc_segment *segment,
+                       uint64_t top_rss, struct mw_pin *pin_out);
+
+#endif

@@ -1,0 +1,264 @@
+/* heap/glibc/segments.c: the segments of the main arena.
+ *
+ * The main arena has no list of its segments. The usual one runs from mp_.sbrk_base to the end of
+ * top and is system_mem long. When another user of sbrk stood in the way, or brk was blocked and
+ * malloc fell back to mmap, there are several; each but the last ends in two or three 16-byte
+ * chunks (fences) whose end is page-aligned:
+ *
+ *   sbrk_base                 page           foreign            page
+ *   │ chunk … chunk │0x11│0x11│ somebody else's bytes │ chunk … top │
+ *
+ * The sum over segments and foreign gaps equals system_mem: that proves them complete. Chains are
+ * checked by walking them; the scan for the start behind a gap is linear in the gap. */
+#include "base/limits.h"
+#include "heap/glibc/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FENCE_SIZE = 16, GAP_SCAN_MAX = 64 << 20 };
+
+struct chain_end {
+    mw_addr end;  /* first byte behind the segment */
+    bool has_top; /* ended in the arena's top */
+};
+
+static bool chunk_size_read(struct mw_glibc *glibc, mw_addr chunk, uint64_t *size_out)
+{
+    const uint8_t *header = mw_window_at(&glibc->window, chunk, 16);
+    if (!header)
+        return false;
+    memcpy(size_out, header + 8, 8);
+    return true;
+}
+
+/* Are there two or three fences at chunk that end on a page? Gives their end. */
+static mw_addr fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit)
+{
+    uint64_t page = glibc->image->page_size;
+    for (int count = 1; count <= 3; count++) {
+        uint64_t size;
+        if (chunk >= limit || !chunk_size_read(glibc, chunk, &size) ||
+            (size & ~(uint64_t)MW_GLIBC_PREV_INUSE) != FENCE_SIZE)
+            return 0;
+        chunk += FENCE_SIZE;
+        if (count >= 2 && chunk % page == 0)
+            return chunk;
+    }
+    return 0;
+}
+
+/* Follow chunks from `chunk` to the arena's top or to fences. False when the chain breaks or
+ * would pass limit. */
+static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit,
+                         struct chain_end *end_out)
+{
+    mw_addr top = glibc->arenas.items[0].top;
+    while (chunk < limit) { /* each step is at least MINSIZE */
+        uint64_t head;
+        if (!chunk_size_read(glibc, chunk, &head))
+            return false;
+        uint64_t size = head & ~(uint64_t)7;
+        if (chunk == top) {
+            *end_out = (struct chain_end){chunk + size, true};
+            return size >= FENCE_SIZE && size <= limit - chunk;
+        }
+        if (size == FENCE_SIZE) {
+            mw_addr end = fences_end(glibc, chunk, limit);
+            *end_out = (struct chain_end){end, false};
+            return end != 0;
+        }
+        if (size < MW_GLIBC_MINSIZE || size % 16 || size > limit - chunk ||
+            (head & (MW_GLIBC_IS_MMAPPED | MW_GLIBC_NON_MAIN)))
+            return false;
+        chunk += size;
+    }
+    return false;
+}
+
+static enum mw_status segment_add(struct mw_glibc *glibc, mw_addr start, mw_addr first_chunk,
+                                  const struct chain_end *end, enum mw_segment_kind kind,
+                                  bool locked)
+{
+    struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    struct mw_glibc_segment segment = {
+        .public = {.start = start, .end = end->end, .kind = kind, .arena = 0},
+        .first_chunk = first_chunk,
+        .top = end->has_top ? arena->top : 0,
+        .locked = locked,
+    };
+    arena->segment_bytes += end->end - start;
+    arena->public.heap_count++;
+    return mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, segment);
+}
+
+/* Behind the fences at gap somebody else used sbrk: find where the heap goes on. */
+static mw_addr gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limit,
+                        struct chain_end *end_out)
+{
+    if (limit - gap > GAP_SCAN_MAX)
+        limit = gap + GAP_SCAN_MAX;
+    for (mw_addr at = gap; at < limit; at += 16) {
+        uint64_t head;
+        if (!chunk_size_read(glibc, at, &head))
+            return 0;
+        if ((head & 7) == MW_GLIBC_PREV_INUSE && (head & ~(uint64_t)7) >= MW_GLIBC_MINSIZE &&
+            chain_follow(glibc, at, limit, end_out))
+            return at;
+    }
+    return 0;
+}
+
+/* The brk area from sbrk_base on, with the gaps that foreign sbrk calls left. */
+static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_glibc_run *run)
+{
+    mw_addr start = glibc->sbrk_base, at = (start + 15) & ~(mw_addr)15;
+    enum mw_segment_kind kind = MW_SEGMENT_BRK;
+    const struct mw_mapping *map = mw_image_region(glibc->image, start);
+    if (map && strcmp(map->name, "[heap]") != 0)
+        kind = MW_SEGMENT_MORECORE;
+    mw_window_reset(&glibc->window, run->end);
+    struct chain_end end;
+    while (at < run->end) {
+        if (!chain_follow(glibc, at, run->end, &end)) {
+            mw_finding_add(glibc->findings, "main-heap-broken", at, run->end - at,
+                           "the chunks of the main arena break off");
+            end = (struct chain_end){run->end, false};
+        }
+        enum mw_status status = segment_add(glibc, start, at, &end, kind, run->locked);
+        if (status != MW_OK || end.has_top || end.end >= run->end)
+            return status;
+        mw_addr gap = end.end;
+        at = gap_scan(glibc, gap, run->end, &end);
+        if (at == 0)
+            return MW_OK; /* the arena went on elsewhere */
+        struct mw_glibc_range range = {gap, at};
+        if (at > gap) {
+            status = mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range);
+            glibc->arenas.items[0].segment_bytes += at - gap;
+        }
+        if (status != MW_OK)
+            return status;
+        start = at;
+    }
+    return MW_OK;
+}
+
+/* The common case without reading a chunk: one segment, as long as system_mem says. */
+static bool single_segment_fits(struct mw_glibc *glibc, const struct mw_glibc_run *run)
+{
+    const struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    uint64_t head;
+    if ((arena->flags & MW_GLIBC_NONCONTIGUOUS) || arena->top < glibc->sbrk_base ||
+        arena->top >= run->end || mw_image_read_u64(glibc->image, arena->top + 8, &head) != MW_OK)
+        return false;
+    mw_addr end = arena->top + (head & ~(uint64_t)7);
+    return end > arena->top && end <= run->end &&
+           end - glibc->sbrk_base == arena->public.system_bytes;
+}
+
+/* Does a page of an anonymous run begin a segment that malloc mapped instead of brk? */
+static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
+                                         const struct mw_glibc_run *run, mw_addr *next_out)
+{
+    uint64_t head;
+    struct chain_end end;
+    *next_out = page + glibc->image->page_size;
+    if (!chunk_size_read(glibc, page, &head) || (head & 7) != MW_GLIBC_PREV_INUSE ||
+        (head & ~(uint64_t)7) < MW_GLIBC_MINSIZE || !chain_follow(glibc, page, run->end, &end))
+        return MW_OK;
+    if (end.end % glibc->image->page_size != 0)
+        return MW_OK;
+    *next_out = end.end;
+    return segment_add(glibc, page, page, &end, MW_SEGMENT_MORECORE, run->locked);
+}
+
+/* Until the sum equals system_mem, look at each page of the runs that are not claimed yet. */
+static enum mw_status morecore_segments_find(struct mw_glibc *glibc)
+{
+    struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    mw_glibc_sort_segments(glibc);
+    for (size_t i = 0; i < glibc->runs.count; i++) {
+        const struct mw_glibc_run *run = &glibc->runs.items[i];
+        mw_window_reset(&glibc->window, run->end);
+        mw_addr page = run->start;
+        while (page < run->end && arena->segment_bytes < arena->public.system_bytes) {
+            if (mw_context_canceled(glibc->context))
+                return MW_CANCELED;
+            mw_addr next;
+            if (mw_glibc_in_segment(glibc, page, &next)) {
+                page = (next + glibc->image->page_size - 1) & ~((mw_addr)glibc->image->page_size - 1);
+                continue;
+            }
+            enum mw_status status = morecore_page_test(glibc, page, run, &next);
+            if (status != MW_OK)
+                return status;
+            page = next;
+        }
+    }
+    return MW_OK;
+}
+
+bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out)
+{
+    size_t low = 0, high = glibc->sorted_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (glibc->segments.items[middle].public.end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == glibc->sorted_count || glibc->segments.items[low].public.start > address)
+        return false;
+    *end_out = glibc->segments.items[low].public.end;
+    return true;
+}
+
+/* top can be given back only while it ends at the program break, which is the end of [heap]. */
+static void brk_end_mark(struct mw_glibc *glibc)
+{
+    for (size_t i = 0; i < glibc->segments.count; i++) {
+        struct mw_glibc_segment *segment = &glibc->segments.items[i];
+        if (segment->public.arena != 0 || segment->top == 0)
+            continue;
+        const struct mw_mapping *last = mw_image_region(glibc->image, segment->public.end - 1);
+        segment->at_brk = last && last->end == segment->public.end &&
+                          strcmp(last->name, "[heap]") == 0;
+    }
+}
+
+enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc)
+{
+    struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    if (arena->public.system_bytes == 0)
+        return MW_OK; /* malloc was never called, or only in thread arenas */
+    const struct mw_glibc_run *run = mw_glibc_run_of(glibc, glibc->sbrk_base);
+    enum mw_status status = MW_OK;
+    if (run && single_segment_fits(glibc, run)) {
+        struct chain_end end = {glibc->sbrk_base + arena->public.system_bytes, true};
+        status = segment_add(glibc, glibc->sbrk_base, (glibc->sbrk_base + 15) & ~(mw_addr)15, &end,
+                             MW_SEGMENT_BRK, run->locked);
+    } else if (run) {
+        status = brk_segments_find(glibc, run);
+    }
+    if (status == MW_OK && arena->segment_bytes != arena->public.system_bytes)
+        status = morecore_segments_find(glibc);
+    brk_end_mark(glibc);
+    return status;
+}
+
+static int segment_compare(const void *a, const void *b)
+{
+    mw_addr left = ((const struct mw_glibc_segment *)a)->public.start;
+    mw_addr right = ((const struct mw_glibc_segment *)b)->public.start;
+    return left < right ? -1 : left > right;
+}
+
+void mw_glibc_sort_segments(struct mw_glibc *glibc)
+{
+    if (glibc->segments.count > 1)
+        qsort(glibc->segments.items, glibc->segments.count, sizeof *glibc->segments.items,
+              segment_compare);
+    glibc->sorted_count = glibc->segments.count;
+}

@@ -1,0 +1,402 @@
+/* heap/glibc/tally.c: one pass over all segments that fills the allocator's account.
+ *
+ * Each batch of blocks goes to: the split and residency of its segment, the totals of its arena,
+ * the histogram, the trim simulation, the pins, the sampler of free content, and the visitors of
+ * the caller. Conservation per segment: in use + free + metadata (skipped is in it) = size. */
+#include "base/limits.h"
+#include "heap/content.h"
+#include "heap/glibc/retain.h"
+#include "heap/sizes.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SAMPLE_STEP = 128 << 10, /* one sample of content per this many resident free bytes */
+    SAMPLE_CHUNK_MIN = 512,
+    LARGE_FREE_BYTES = 128 << 10, /* the default mmap threshold */
+    PINS_MAX = 256,
+};
+
+struct tally {
+    struct mw_glibc *glibc;
+    struct mw_allocator *allocator;
+    struct mw_glibc_segment *segment;
+    struct mw_arena *arena; /* NULL in mmapped segments */
+    struct mw_glibc_pages pages;
+    struct mw_sizes sizes;
+    struct mw_glibc_trim trim;
+    struct mw_glibc_pins pins;
+    uint64_t top_rss, sample_credit;
+    uint64_t interior_free_rss; /* free, resident, no top and no tcache */
+    MW_VEC(struct mw_pin) pin_rows;
+};
+
+/* Residency of the segment's pages; unknown when the image has none. */
+static enum mw_status pages_load(struct tally *tally)
+{
+    struct mw_image *image = tally->glibc->image;
+    struct mw_glibc_pages *pages = &tally->pages;
+    const struct mw_heap_segment *segment = &tally->segment->public;
+    mw_addr page = image->page_size;
+    pages->known = false;
+    if (!(image->can & MW_CAN_PAGES))
+        return MW_OK;
+    pages->start = segment->start & ~(page - 1);
+    pages->shift = (unsigned)__builtin_ctzll(page);
+    pages->count = (size_t)((segment->end - pages->start + page - 1) >> pages->shift);
+    if (pages->count > pages->room) {
+        uint8_t *grown = mw_regrow(pages->flags, pages->room, pages->count, 1);
+        if (!grown)
+            return MW_NOMEM;
+        pages->flags = grown;
+        pages->room = pages->count;
+    }
+    pages->known =
+        mw_image_pages(image, pages->start, pages->count, pages->flags, NULL) == MW_OK;
+    return MW_OK;
+}
+
+/* What a free block last held, one sample per SAMPLE_STEP resident bytes. */
+static void content_sample(struct tally *tally, const struct mw_block *block, uint64_t rss)
+{
+    if (block->state != MW_BLOCK_FREE || block->size < SAMPLE_CHUNK_MIN)
+        return;
+    tally->sample_credit += rss;
+    if (tally->sample_credit < SAMPLE_STEP)
+        return;
+    uint8_t bytes[MW_CONTENT_SAMPLE_BYTES];
+    mw_addr middle = (block->address + block->size / 2) & ~(mw_addr)15;
+    if (middle < block->address + 32)
+        middle = block->address + 32;
+    mw_addr page = middle & ~((mw_addr)tally->glibc->image->page_size - 1);
+    if (mw_glibc_pages_sum(&tally->pages, page < block->address ? block->address : page, 1).rss)
+        if (mw_image_read(tally->glibc->image, middle, bytes, sizeof bytes) == MW_OK)
+            tally->allocator->content_bytes[mw_content_classify(tally->glibc->image, bytes,
+                                                                sizeof bytes)] +=
+                tally->sample_credit;
+    tally->sample_credit = 0;
+}
+
+static void split_add(struct mw_heap_segment *segment, const struct mw_block *block,
+                      struct mw_glibc_resident resident)
+{
+    struct mw_split *split = &segment->split;
+    switch (block->state) {
+    case MW_BLOCK_IN_USE:
+        split->in_use_bytes += block->size;
+        split->in_use_rss += resident.rss;
+        split->in_use_swap += resident.swap;
+        segment->in_use_count++;
+        break;
+    case MW_BLOCK_METADATA:
+    case MW_BLOCK_SKIPPED:
+        split->metadata_bytes += block->size;
+        split->metadata_rss += resident.rss;
+        split->metadata_swap += resident.swap;
+        break;
+    default:
+        split->free_bytes += block->size;
+        split->free_rss += resident.rss;
+        split->free_swap += resident.swap;
+        segment->free_count++;
+        break;
+    }
+}
+
+/* Free blocks by kind, into the arena (NULL for mmapped) and the allocator. */
+static void free_add(struct tally *tally, const struct mw_block *block, uint64_t rss)
+{
+    struct mw_arena none = {0}, *arena = tally->arena ? tally->arena : &none;
+    struct mw_allocator *allocator = tally->allocator;
+    switch (block->state) {
+    case MW_BLOCK_TCACHE:
+        arena->tcache_bytes += block->size;
+        allocator->tcache_bytes += block->size;
+        allocator->tcache_count++;
+        break;
+    case MW_BLOCK_FASTBIN:
+        arena->fastbin_bytes += block->size;
+        arena->fastbin_count++;
+        allocator->fastbin_bytes += block->size;
+        allocator->fastbin_count++;
+        tally->interior_free_rss += rss;
+        break;
+    case MW_BLOCK_TOP:
+        arena->top_bytes += block->size;
+        arena->top_rss += rss;
+        allocator->top_bytes += block->size;
+        tally->top_rss += rss;
+        break;
+    default:
+        tally->interior_free_rss += rss;
+        if (block->size >= LARGE_FREE_BYTES)
+            allocator->free_large_bytes += block->size;
+        break;
+    }
+}
+
+static enum mw_status block_add(struct tally *tally, const struct mw_block *given)
+{
+    struct mw_block block = *given;
+    bool mmapped = tally->segment->public.kind == MW_SEGMENT_MMAPPED;
+    struct mw_glibc_resident resident =
+        mw_glibc_pages_sum(&tally->pages, block.address, block.size);
+    enum mw_status status = MW_OK;
+    if (mmapped && block.state == MW_BLOCK_METADATA) {
+        /* what memalign cut off belongs to the block: glibc's hblkhd counts it too */
+        tally->segment->public.split.in_use_bytes += block.size;
+        tally->segment->public.split.in_use_rss += resident.rss;
+        tally->segment->public.split.in_use_swap += resident.swap;
+        return MW_OK;
+    }
+    split_add(&tally->segment->public, &block, resident);
+    if (block.state == MW_BLOCK_IN_USE) {
+        status = mw_sizes_add(&tally->sizes, block.size, true);
+    } else if (block.state == MW_BLOCK_SKIPPED) {
+        if (tally->arena)
+            tally->arena->skipped_bytes += block.size;
+        tally->allocator->skipped_bytes += block.size;
+    } else if (block.state != MW_BLOCK_METADATA) {
+        free_add(tally, &block, resident.rss);
+        if (block.state != MW_BLOCK_TOP)
+            status = mw_sizes_add(&tally->sizes, block.size, false);
+        if (tally->glibc->options->classify_content)
+            content_sample(tally, &block, resident.rss);
+    }
+    if (!mmapped) {
+        mw_glibc_trim_block(&tally->trim, &block);
+        mw_glibc_pins_block(&tally->pins, &block, resident.rss);
+    }
+    return status;
+}
+
+static enum mw_status blocks_add(void *user, const struct mw_block *blocks, size_t count)
+{
+    struct tally *tally = user;
+    const struct mw_heap_options *options = tally->glibc->options;
+    for (size_t i = 0; i < count; i++) {
+        enum mw_status status = block_add(tally, &blocks[i]);
+        if (status != MW_OK)
+            return status;
+    }
+    for (size_t i = 0; i < options->visitor_count; i++) {
+        struct mw_heap_visitor *visitor = &options->visitors[i];
+        if (!visitor->blocks)
+            continue;
+        enum mw_status status =
+            visitor->blocks(visitor->user, &tally->segment->public, blocks, count);
+        if (status != MW_OK)
+            return status;
+    }
+    return mw_context_canceled(tally->glibc->context) ? MW_CANCELED : MW_OK;
+}
+
+static enum mw_status visitors_segment(struct tally *tally, bool begin)
+{
+    const struct mw_heap_options *options = tally->glibc->options;
+    for (size_t i = 0; i < options->visitor_count; i++) {
+        struct mw_heap_visitor *visitor = &options->visitors[i];
+        enum mw_status (*call)(void *, const struct mw_heap_segment *) =
+            begin ? visitor->segment_begin : visitor->segment_end;
+        enum mw_status status =
+            call ? call(visitor->user, &tally->segment->public) : MW_OK;
+        if (status != MW_OK)
+            return status;
+    }
+    return MW_OK;
+}
+
+/* The kind of content of a pin, and its row. */
+static enum mw_status pin_add(struct tally *tally)
+{
+    struct mw_pin pin;
+    if (tally->segment->top == 0 || !tally->pages.known ||
+        !mw_glibc_pins_end(&tally->pins, tally->segment, tally->top_rss, &pin))
+        return MW_OK;
+    uint8_t bytes[MW_CONTENT_SAMPLE_BYTES];
+    size_t length = pin.size_bytes - 8 < sizeof bytes ? (size_t)(pin.size_bytes - 8) & ~(size_t)7
+                                                      : sizeof bytes;
+    pin.content = MW_CONTENT_MIXED;
+    if (mw_image_read(tally->glibc->image, pin.block, bytes, length) == MW_OK)
+        pin.content = mw_content_classify(tally->glibc->image, bytes, length);
+    enum mw_status status = mw_vec_push(&tally->pin_rows, PINS_MAX, pin);
+    return status == MW_LIMIT ? MW_OK : status;
+}
+
+/* After the last block: conservation, the arena's sums, trim and pin of this segment. */
+static enum mw_status segment_finish(struct tally *tally)
+{
+    struct mw_heap_segment *segment = &tally->segment->public;
+    const struct mw_split *split = &segment->split;
+    assert(split->in_use_bytes + split->free_bytes + split->metadata_bytes ==
+           segment->end - segment->start);
+    mw_glibc_trim_end(&tally->trim);
+    segment->trimmable_bytes = tally->trim.bytes;
+    struct mw_allocator *allocator = tally->allocator;
+    allocator->trimmable_bytes += segment->trimmable_bytes;
+    allocator->free_resident_bytes += split->free_rss;
+    allocator->fragment_bytes -= tally->trim.bytes - tally->trim.top_bytes;
+    struct mw_arena *arena = tally->arena;
+    if (!arena) {
+        allocator->mmapped_bytes += split->in_use_bytes;
+        allocator->mmapped_count += segment->in_use_count;
+        return MW_OK;
+    }
+    arena->in_use_bytes += split->in_use_bytes;
+    arena->in_use_count += segment->in_use_count;
+    arena->free_bytes += split->free_bytes;
+    arena->free_count += segment->free_count;
+    arena->metadata_bytes += split->metadata_bytes;
+    arena->free_rss += split->free_rss;
+    arena->trimmable_bytes += segment->trimmable_bytes;
+    if (!arena->is_main)
+        allocator->thread_top_rss += tally->top_rss;
+    return pin_add(tally);
+}
+
+static enum mw_status segment_tally(struct tally *tally, struct mw_glibc_segment *segment)
+{
+    tally->segment = segment;
+    uint32_t arena = segment->public.arena;
+    tally->arena =
+        arena == MW_ARENA_NONE ? NULL : &tally->glibc->arenas.items[arena].public;
+    enum mw_status status = pages_load(tally);
+    if (status != MW_OK)
+        return status;
+    tally->trim = (struct mw_glibc_trim){
+        .glibc = tally->glibc, .segment = segment, .pages = &tally->pages};
+    tally->pins.seen = 0;
+    tally->pins.gap_rss = 0;
+    tally->top_rss = 0;
+    uint64_t interior_before = tally->interior_free_rss;
+    const struct mw_glibc_sink sink = {tally, blocks_add};
+    status = visitors_segment(tally, true);
+    if (status == MW_OK)
+        status = mw_glibc_walk_segment(tally->glibc, segment, &sink);
+    tally->allocator->fragment_bytes += tally->interior_free_rss - interior_before;
+    if (status == MW_OK)
+        status = segment_finish(tally);
+    if (status == MW_OK)
+        status = visitors_segment(tally, false);
+    return status;
+}
+
+static int pin_compare(const void *a, const void *b)
+{
+    uint64_t left = ((const struct mw_pin *)a)->would_release_bytes;
+    uint64_t right = ((const struct mw_pin *)b)->would_release_bytes;
+    return left > right ? -1 : left < right;
+}
+
+/* Do the sums equal what glibc itself counts? Says what does not as a finding. */
+static bool reconcile(struct mw_glibc *glibc, const struct mw_allocator *allocator)
+{
+    bool good = allocator->skipped_bytes == 0;
+    for (size_t i = 0; i < glibc->arenas.count; i++) {
+        struct mw_glibc_arena *arena = &glibc->arenas.items[i];
+        arena->public.reconciled = arena->segment_bytes == arena->public.system_bytes &&
+                                   arena->public.skipped_bytes == 0;
+        if (arena->public.reconciled)
+            continue;
+        good = false;
+        uint64_t found = arena->segment_bytes, said = arena->public.system_bytes;
+        mw_finding_add(glibc->findings, "arena-not-reconciled", arena->public.address,
+                       found > said ? found - said : said - found,
+                       "the heaps found for an arena do not add up to its system_mem");
+    }
+    uint64_t count = 0, bytes = 0;
+    for (size_t i = 0; i < glibc->segments.count; i++) {
+        const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
+        if (segment->kind != MW_SEGMENT_MMAPPED)
+            continue;
+        count++;
+        bytes += segment->end - segment->start;
+    }
+    /* 2.43 and 2.44 add 16 bytes too much for each mremap that changes the size. */
+    bool drifts = glibc->state->bins == 24 && glibc->mmapped_mem > bytes &&
+                  (glibc->mmapped_mem - bytes) % 16 == 0;
+    if (drifts && count == glibc->n_mmaps)
+        mw_finding_add(glibc->findings, "mmapped-mem-drift", glibc->mp,
+                       glibc->mmapped_mem - bytes,
+                       "glibc 2.43 and 2.44 count mmapped memory too high after mremap");
+    if (glibc->par && (count != glibc->n_mmaps || (bytes != glibc->mmapped_mem && !drifts))) {
+        good = false;
+        mw_finding_add(glibc->findings, "mmapped-not-reconciled", glibc->mp,
+                       bytes > glibc->mmapped_mem ? bytes - glibc->mmapped_mem
+                                                  : glibc->mmapped_mem - bytes,
+                       "%llu mmapped blocks found, malloc counts %llu",
+                       (unsigned long long)count, (unsigned long long)glibc->n_mmaps);
+    }
+    return good && glibc->par;
+}
+
+/* Sums over the arenas, and arrays handed to the allocator. */
+static enum mw_status allocator_fill(struct tally *tally)
+{
+    struct mw_glibc *glibc = tally->glibc;
+    struct mw_allocator *allocator = tally->allocator;
+    allocator->reconciled = reconcile(glibc, allocator);
+    allocator->arenas = mw_calloc(glibc->arenas.count, sizeof *allocator->arenas);
+    allocator->segments = mw_calloc(glibc->segments.count, sizeof *allocator->segments);
+    if (!allocator->arenas || !allocator->segments)
+        return MW_NOMEM;
+    for (size_t i = 0; i < glibc->gaps.count; i++)
+        glibc->arenas.items[0].public.metadata_bytes +=
+            glibc->gaps.items[i].end - glibc->gaps.items[i].start;
+    for (size_t i = 0; i < glibc->arenas.count; i++) {
+        const struct mw_arena *arena = &glibc->arenas.items[i].public;
+        allocator->arenas[i] = *arena;
+        allocator->heap_count += arena->heap_count;
+        allocator->in_use_bytes += arena->in_use_bytes;
+        allocator->in_use_count += arena->in_use_count;
+        allocator->free_bytes += arena->free_bytes;
+        allocator->free_count += arena->free_count;
+        allocator->metadata_bytes += arena->metadata_bytes - arena->skipped_bytes;
+        allocator->system_bytes += arena->system_bytes;
+    }
+    for (size_t i = 0; i < glibc->segments.count; i++) {
+        const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
+        allocator->segments[i] = *segment;
+        if (segment->kind == MW_SEGMENT_MMAPPED) {
+            allocator->free_bytes += segment->split.free_bytes;
+            allocator->free_count += segment->free_count;
+        }
+    }
+    allocator->in_use_bytes += allocator->mmapped_bytes;
+    allocator->in_use_count += allocator->mmapped_count;
+    allocator->arena_count = glibc->arenas.count;
+    allocator->segment_count = glibc->segments.count;
+    if (tally->pin_rows.count > 1)
+        qsort(tally->pin_rows.items, tally->pin_rows.count, sizeof *tally->pin_rows.items,
+              pin_compare);
+    allocator->pins = tally->pin_rows.items;
+    allocator->pin_count = tally->pin_rows.count;
+    tally->pin_rows.items = NULL;
+    return mw_sizes_rows(&tally->sizes, &allocator->sizes, &allocator->size_count);
+}
+
+enum mw_status mw_glibc_tally(struct mw_glibc *glibc, struct mw_allocator *allocator)
+{
+    struct tally *tally = mw_calloc(1, sizeof *tally);
+    if (!tally)
+        return MW_NOMEM;
+    tally->glibc = glibc;
+    tally->allocator = allocator;
+    mw_glibc_sort_segments(glibc);
+    enum mw_status status = mw_sizes_init(&tally->sizes);
+    for (size_t i = 0; i < glibc->segments.count && status == MW_OK; i++) {
+        status = segment_tally(tally, &glibc->segments.items[i]);
+        mw_context_progress(glibc->context, "walking the heap", i, glibc->segments.count);
+    }
+    if (status == MW_OK)
+        status = allocator_fill(tally);
+    if (!(glibc->image->can & MW_CAN_PAGES))
+        allocator->trimmable_bytes = allocator->free_resident_bytes = MW_UNKNOWN;
+    mw_sizes_deinit(&tally->sizes);
+    free(tally->pages.flags);
+    free(tally->pin_rows.items);
+    free(tally);
+    return status;
+}
