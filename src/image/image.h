@@ -2,7 +2,8 @@
  *
  * A live process, a core, a capture, a pasted smaps and a test's byte array look the same to
  * everything above: regions, reads, residency, threads, auxv. Nothing above this room knows a pid
- * or a file. Lifetimes: everything an image hands out lives until mw_image_close().
+ * or a file. Lifetimes: everything an image hands out lives until mw_image_close(), regions and
+ * process only until mw_image_refresh().
  *
  * To add a source of memory:
  *   1. fill a struct mw_image_ops in a file of its own (live.c, core.c, smaps.c, memory.c);
@@ -52,8 +53,8 @@ struct mw_thread {
     int32_t tid;
     char name[16];
     bool has_registers;
-    mw_addr pc, sp, tp;      /* tp: thread pointer (fs_base, tpidr_el0); 0 unknown */
-    uint64_t registers[34];  /* general registers in the order of NT_PRSTATUS */
+    mw_addr pc, sp, tp;     /* tp: thread pointer (fs_base, tpidr_el0); 0 unknown */
+    uint64_t registers[34]; /* general registers in the order of NT_PRSTATUS */
     size_t register_count;
 };
 
@@ -112,6 +113,7 @@ struct mw_image {
     struct mw_thread *threads; /* while stopped, or from a core */
     size_t thread_count;
     bool stopped;
+    uint64_t stopped_at_ns; /* monotonic; while stopped */
     struct mw_pauses pauses;
 
     mw_addr entry, phdr, base, at_random, vdso; /* auxv; 0 unknown */
@@ -141,7 +143,8 @@ enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page
 enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
 void mw_image_resume(struct mw_image *image);
 
-/* Read regions and counters again, the target having run on. A no-op where nothing can change. */
+/* Read regions and counters anew; a no-op on what cannot change. Pointers into `regions` and
+ * `process` are void afterwards. On failure they stay what they were. MW_GONE. */
 enum mw_status mw_image_refresh(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
 
 /* A read-only descriptor of the file behind region, through the target's own root and checked by

@@ -1,0 +1,101 @@
+/* image/image.c: what is the same for every source of memory: dispatch, checks, pauses. */
+#include "image/image.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t mw_image_read_some(struct mw_image *image, mw_addr address, void *buffer, size_t length)
+{
+    assert(image->ops && buffer);
+    if (!(image->can & MW_CAN_READ))
+        return 0;
+    if (length > UINT64_MAX - address) /* the last byte of the address space is never mapped */
+        length = (size_t)(UINT64_MAX - address);
+    size_t got = 0;
+    if (length > 0)
+        image->ops->read(image, address, buffer, length, &got);
+    assert(got <= length);
+    return got;
+}
+
+enum mw_status mw_image_read(struct mw_image *image, mw_addr address, void *buffer, size_t length)
+{
+    return mw_image_read_some(image, address, buffer, length) == length ? MW_OK : MW_FAULT;
+}
+
+enum mw_status mw_image_read_u64(struct mw_image *image, mw_addr address, uint64_t *value_out)
+{
+    uint64_t value;
+    enum mw_status status = mw_image_read(image, address, &value, sizeof value);
+    if (status == MW_OK)
+        *value_out = value;
+    return status;
+}
+
+enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page_count,
+                              uint8_t *flags_out, struct mw_error *err)
+{
+    assert(image->ops && image->page_size > 0);
+    assert(start % image->page_size == 0);
+    uint64_t bytes, end;
+    if (!(image->can & MW_CAN_PAGES))
+        return mw_fail(err, MW_UNSUPPORTED, "residency page by page is not known here");
+    if (__builtin_mul_overflow(page_count, image->page_size, &bytes) ||
+        __builtin_add_overflow(start, bytes, &end))
+        return mw_fail_at(err, MW_INVALID, start, "a range of pages beyond the address space");
+    if (page_count == 0)
+        return MW_OK;
+    memset(flags_out, 0, page_count);
+    return image->ops->pages(image, start, page_count, flags_out, err);
+}
+
+enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err)
+{
+    assert(!image->stopped);
+    if (image->ops->stop) {
+        uint64_t begin = mw_clock_monotonic_ns();
+        enum mw_status status = image->ops->stop(image, err);
+        if (status != MW_OK)
+            return status;
+        image->stopped_at_ns = begin;
+    }
+    image->stopped = true;
+    return MW_OK;
+}
+
+void mw_image_resume(struct mw_image *image)
+{
+    assert(image->stopped);
+    image->stopped = false;
+    if (!image->ops->resume)
+        return;
+    image->ops->resume(image);
+    uint64_t pause = mw_clock_monotonic_ns() - image->stopped_at_ns;
+    image->pauses.count++;
+    image->pauses.total_ns += pause;
+    if (pause > image->pauses.longest_ns)
+        image->pauses.longest_ns = pause;
+}
+
+enum mw_status mw_image_refresh(struct mw_image *image, struct mw_error *err)
+{
+    return image->ops->refresh ? image->ops->refresh(image, err) : MW_OK;
+}
+
+void mw_image_close(struct mw_image *image)
+{
+    if (!image)
+        return;
+    if (image->stopped)
+        mw_image_resume(image);
+    if (image->ops && image->ops->close)
+        image->ops->close(image);
+    mw_mapping_list_deinit(&image->regions);
+    mw_process_deinit(&image->process);
+    free(image->threads);
+    mw_findings_deinit(&image->findings);
+    *image = (struct mw_image){0};
+}

@@ -1,0 +1,43 @@
+/* image/live.h: private to the files of the live image. */
+#ifndef MW_IMAGE_LIVE_H
+#define MW_IMAGE_LIVE_H
+
+#include "image/image.h"
+
+struct mw_live {
+    struct mw_context *context;
+    int proc_fd;   /* /proc */
+    int dir_fd;    /* /proc/PID: stays with this process even when the pid is used again */
+    int memory_fd; /* the directory whose smaps, mem and pagemap are read: dir_fd, or that of a
+                      thread when the first thread has exited and others run on */
+    int mem_fd, pagemap_fd; /* -1: not permitted */
+    int32_t pid;            /* as /proc names it */
+    int32_t memory_tid;     /* the task behind memory_fd */
+    bool pid_is_ours;       /* /proc shows our pid namespace: system calls may use the pid */
+    bool vm_readv_works;
+    bool scan_works, scan_knows_guards; /* PAGEMAP_SCAN */
+    uint64_t zero_pfn;                  /* 0: frame numbers are hidden from us */
+};
+
+static inline struct mw_live *mw_live_of(struct mw_image *image)
+{
+    return image->state;
+}
+
+/* Find out whether memory can be read, and how; fills can and cannot_read. */
+void mw_live_read_probe(struct mw_image *image);
+void mw_live_read(struct mw_image *image, mw_addr address, void *buffer, size_t length,
+                  size_t *got_out);
+
+/* The same for residency. */
+void mw_live_pages_probe(struct mw_image *image);
+enum mw_status mw_live_pages(struct mw_image *image, mw_addr start, size_t page_count,
+                             uint8_t *flags_out, struct mw_error *err);
+
+/* Has the process exited, or become a zombie? */
+bool mw_live_is_gone(const struct mw_live *live);
+
+/* Put a hint for a denied access to the memory of another process into err. */
+void mw_live_hint_denied(const struct mw_live *live, struct mw_error *err);
+
+#endif

@@ -1,0 +1,398 @@
+/* proc/smaps.c: the text of /proc/PID/smaps and /proc/PID/maps → mappings.
+ *
+ * Trusts nothing: the text may be pasted by hand, cut anywhere or made up. One pass over the bytes,
+ * no copy but the names; work is linear in the text.
+ *
+ *   559fc6813000-559fc6815000 r--p 00000000 fe:00 247629      /usr/bin/head   header
+ *   Size:                  8 kB                                               counters
+ *   …
+ *   VmFlags: rd mr mw me                                                      flags
+ *
+ * The kernel prints the counters in the same order for every mapping. The search for a counter's
+ * name therefore starts behind the one found last, so that it normally hits at once.
+ *
+ * Reference: Linux fs/proc/task_mmu.c, 2.6.14 to 6.18; Documentation/filesystems/proc.rst. */
+#include "proc/smaps.h"
+
+#include "base/limits.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* What a line may be beside one of enum mw_counter. */
+enum {
+    FIELD_IGNORED = MW_COUNTER_COUNT,
+    FIELD_PAGE_SIZE,
+    FIELD_VM_FLAGS,
+};
+
+/* Names in the order of Linux 6.18, then those of other versions. */
+static const struct smaps_field {
+    const char *name;
+    uint8_t length;
+    uint8_t field;
+    bool has_unit; /* "kB" must follow the number */
+} fields[] = {
+#define FIELD(text, what, unit)                                                                    \
+    {                                                                                              \
+        text, sizeof text - 1, what, unit                                                          \
+    }
+    FIELD("Size", FIELD_IGNORED, true),
+    FIELD("KernelPageSize", FIELD_PAGE_SIZE, true),
+    FIELD("MMUPageSize", FIELD_IGNORED, true),
+    FIELD("Rss", MW_COUNTER_RSS, true),
+    FIELD("Pss", MW_COUNTER_PSS, true),
+    FIELD("Pss_Dirty", FIELD_IGNORED, true),
+    FIELD("Shared_Clean", MW_COUNTER_SHARED_CLEAN, true),
+    FIELD("Shared_Dirty", MW_COUNTER_SHARED_DIRTY, true),
+    FIELD("Private_Clean", MW_COUNTER_PRIVATE_CLEAN, true),
+    FIELD("Private_Dirty", MW_COUNTER_PRIVATE_DIRTY, true),
+    FIELD("Referenced", MW_COUNTER_REFERENCED, true),
+    FIELD("Anonymous", MW_COUNTER_ANONYMOUS, true),
+    FIELD("KSM", FIELD_IGNORED, true),
+    FIELD("LazyFree", MW_COUNTER_LAZY_FREE, true),
+    FIELD("AnonHugePages", MW_COUNTER_ANON_HUGE, true),
+    FIELD("ShmemPmdMapped", MW_COUNTER_SHMEM_PMD, true),
+    FIELD("FilePmdMapped", MW_COUNTER_FILE_PMD, true),
+    FIELD("Shared_Hugetlb", MW_COUNTER_SHARED_HUGETLB, true),
+    FIELD("Private_Hugetlb", MW_COUNTER_PRIVATE_HUGETLB, true),
+    FIELD("Swap", MW_COUNTER_SWAP, true),
+    FIELD("SwapPss", MW_COUNTER_SWAP_PSS, true),
+    FIELD("Locked", MW_COUNTER_LOCKED, true),
+    FIELD("THPeligible", FIELD_IGNORED, false),
+    FIELD("ProtectionKey", FIELD_IGNORED, false),
+    FIELD("VmFlags", FIELD_VM_FLAGS, false),
+    FIELD("Pss_Anon", FIELD_IGNORED, true), /* smaps_rollup */
+    FIELD("Pss_File", FIELD_IGNORED, true),
+    FIELD("Pss_Shmem", FIELD_IGNORED, true),
+    FIELD("Nonlinear", FIELD_IGNORED, true), /* 3.2 to 4.0 */
+    FIELD("Name", FIELD_IGNORED, false),     /* Android before 5.17: repeats [anon:…] */
+#undef FIELD
+};
+enum { FIELD_COUNT = sizeof fields / sizeof *fields };
+
+static const struct {
+    char name[3];
+    uint32_t flag;
+} vm_flags[] = {
+    {"ac", MW_VM_ACCOUNT},    {"nr", MW_VM_NORESERVE},  {"gd", MW_VM_GROWSDOWN},
+    {"lo", MW_VM_LOCKED},     {"dd", MW_VM_DONTDUMP},   {"dc", MW_VM_DONTFORK},
+    {"hg", MW_VM_HUGEPAGE},   {"nh", MW_VM_NOHUGEPAGE}, {"ht", MW_VM_HUGETLB},
+    {"pf", MW_VM_PFNMAP},     {"io", MW_VM_IO},         {"ss", MW_VM_SHADOW_STACK},
+    {"wf", MW_VM_WIPEONFORK}, {"gu", MW_VM_GUARD},
+};
+
+/* One line, or what is left of it. */
+struct span {
+    const char *at, *end;
+};
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static void skip_blanks(struct span *line)
+{
+    while (line->at < line->end && is_blank(*line->at))
+        line->at++;
+}
+
+static bool take_char(struct span *line, char c)
+{
+    if (line->at == line->end || *line->at != c)
+        return false;
+    line->at++;
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return -1;
+}
+
+/* At least one hexadecimal digit, no overflow. */
+static bool take_hex(struct span *line, uint64_t *value_out)
+{
+    const char *first = line->at;
+    uint64_t value = 0;
+    for (int digit; line->at < line->end && (digit = hex_digit(*line->at)) >= 0; line->at++) {
+        if (value >> 60)
+            return false;
+        value = value << 4 | (uint64_t)digit;
+    }
+    *value_out = value;
+    return line->at > first;
+}
+
+static bool take_decimal(struct span *line, uint64_t *value_out)
+{
+    const char *first = line->at;
+    uint64_t value = 0;
+    for (; line->at < line->end && *line->at >= '0' && *line->at <= '9'; line->at++)
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(*line->at - '0'), &value))
+            return false;
+    *value_out = value;
+    return line->at > first;
+}
+
+static bool take_perms(struct span *line, uint32_t *perms_out)
+{
+    if (line->end - line->at < 4)
+        return false;
+    const char *at = line->at;
+    if ((at[0] != 'r' && at[0] != '-') || (at[1] != 'w' && at[1] != '-') ||
+        (at[2] != 'x' && at[2] != '-') || (at[3] != 'p' && at[3] != 's'))
+        return false;
+    *perms_out = (at[0] == 'r' ? MW_PERM_READ : 0u) | (at[1] == 'w' ? MW_PERM_WRITE : 0u) |
+                 (at[2] == 'x' ? MW_PERM_EXEC : 0u) | (at[3] == 's' ? MW_PERM_SHARED : 0u);
+    line->at += 4;
+    return true;
+}
+
+/* "start-end perms offset major:minor inode"; line then holds the name. */
+static bool parse_header(struct span *line, struct mw_mapping *map)
+{
+    uint64_t major, minor;
+    if (!take_hex(line, &map->start) || !take_char(line, '-') || !take_hex(line, &map->end))
+        return false;
+    skip_blanks(line);
+    if (!take_perms(line, &map->perms))
+        return false;
+    skip_blanks(line);
+    if (!take_hex(line, &map->offset))
+        return false;
+    skip_blanks(line);
+    if (!take_hex(line, &major) || !take_char(line, ':') || !take_hex(line, &minor))
+        return false;
+    skip_blanks(line);
+    if (!take_decimal(line, &map->inode) || (line->at < line->end && !is_blank(*line->at)))
+        return false;
+    skip_blanks(line);
+    map->dev_major = (uint32_t)major;
+    map->dev_minor = (uint32_t)minor;
+    return map->start < map->end && major <= UINT32_MAX && minor <= UINT32_MAX;
+}
+
+/* The kernel marks the path of a removed file; the mark is no part of the name. */
+static void strip_deleted(struct span *name, struct mw_mapping *map)
+{
+    static const char mark[] = " (deleted)";
+    size_t length = (size_t)(name->end - name->at);
+    if (length < sizeof mark || memcmp(name->end - (sizeof mark - 1), mark, sizeof mark - 1) != 0)
+        return;
+    name->end -= sizeof mark - 1;
+    map->deleted = true;
+}
+
+struct smaps_parser {
+    struct mw_mapping_list *list;
+    struct mw_findings *findings;
+    struct mw_mapping current;
+    struct span name; /* of current */
+    bool has_current;
+    bool last_is_bad;  /* the last line was not understood */
+    size_t next_field; /* where the search for a name starts */
+    size_t line_number;
+    uint32_t known_first; /* counters of the first mapping: what a whole one has */
+};
+
+static void line_not_understood(struct smaps_parser *parser)
+{
+    parser->last_is_bad = true;
+    mw_finding_add(parser->findings, "smaps-line", 0, 0, "line %zu of the text is not understood",
+                   parser->line_number);
+}
+
+/* Hand the finished mapping to the list. A live smaps is read in several steps, so a mapping that
+ * grew downwards or merged in between can overlap the one before it: its start is moved up. */
+static enum mw_status flush_current(struct smaps_parser *parser)
+{
+    if (!parser->has_current)
+        return MW_OK;
+    parser->has_current = false;
+    struct mw_mapping_list *list = parser->list;
+    struct mw_mapping *map = &parser->current;
+    if (list->count == 0)
+        parser->known_first = map->known;
+    else if (map->start < list->items[list->count - 1].end) {
+        mw_addr floor = list->items[list->count - 1].end;
+        mw_finding_add(parser->findings, "smaps-order", map->start, map->end - map->start,
+                       "a mapping overlaps the one before it or is out of order");
+        if (map->end <= floor)
+            return MW_OK;
+        map->start = floor;
+    }
+    size_t length = (size_t)(parser->name.end - parser->name.at);
+    return mw_mapping_list_add(list, map, parser->name.at, length);
+}
+
+/* Index of the field that line begins with, FIELD_COUNT when there is none; steps behind ':'. */
+static size_t take_field_name(struct smaps_parser *parser, struct span *line)
+{
+    const char *colon = memchr(line->at, ':', (size_t)(line->end - line->at));
+    if (!colon)
+        return FIELD_COUNT;
+    size_t length = (size_t)(colon - line->at);
+    for (size_t tried = 0, index = parser->next_field; tried < FIELD_COUNT; tried++, index++) {
+        if (index >= FIELD_COUNT)
+            index = 0;
+        if (fields[index].length == length && memcmp(fields[index].name, line->at, length) == 0) {
+            line->at = colon + 1;
+            parser->next_field = index + 1;
+            return index;
+        }
+    }
+    return FIELD_COUNT;
+}
+
+static void parse_vm_flags(struct span *line, struct mw_mapping *map)
+{
+    map->has_vm_flags = true;
+    for (skip_blanks(line); line->end - line->at >= 2; skip_blanks(line)) {
+        for (size_t i = 0; i < sizeof vm_flags / sizeof *vm_flags; i++)
+            if (memcmp(line->at, vm_flags[i].name, 2) == 0)
+                map->vm_flags |= vm_flags[i].flag;
+        while (line->at < line->end && !is_blank(*line->at))
+            line->at++;
+    }
+}
+
+/* "   8 kB" in bytes; nothing may follow. */
+static bool parse_kilobytes(struct span *line, uint64_t *bytes_out)
+{
+    skip_blanks(line);
+    if (!take_decimal(line, bytes_out) || __builtin_mul_overflow(*bytes_out, 1024, bytes_out))
+        return false;
+    skip_blanks(line);
+    if (!take_char(line, 'k') || !take_char(line, 'B'))
+        return false;
+    skip_blanks(line);
+    return line->at == line->end;
+}
+
+static bool parse_field(struct smaps_parser *parser, struct span *line)
+{
+    struct mw_mapping *map = &parser->current;
+    size_t index = take_field_name(parser, line);
+    if (index == FIELD_COUNT)
+        return false;
+    const struct smaps_field *field = &fields[index];
+    if (field->field == FIELD_VM_FLAGS) {
+        parse_vm_flags(line, map);
+        return true;
+    }
+    if (!field->has_unit)
+        return true;
+    uint64_t bytes;
+    if (!parse_kilobytes(line, &bytes))
+        return false;
+    if (field->field == FIELD_PAGE_SIZE)
+        map->kernel_page_size = bytes;
+    else if (field->field < MW_COUNTER_COUNT) {
+        map->counters[field->field] = bytes;
+        map->known |= 1u << field->field;
+    }
+    return true;
+}
+
+static enum mw_status parse_line(struct smaps_parser *parser, struct span line)
+{
+    parser->last_is_bad = false;
+    if (line.at < line.end && line.end[-1] == '\r')
+        line.end--;
+    skip_blanks(&line);
+    if (line.at == line.end)
+        return MW_OK;
+    if (hex_digit(*line.at) < 0) {
+        if (!parser->has_current || !parse_field(parser, &line))
+            line_not_understood(parser);
+        return MW_OK;
+    }
+    struct mw_mapping map = {0};
+    if (!parse_header(&line, &map)) {
+        line_not_understood(parser);
+        return MW_OK;
+    }
+    enum mw_status status = flush_current(parser);
+    if (status != MW_OK)
+        return status;
+    strip_deleted(&line, &map);
+    parser->current = map;
+    parser->name = line;
+    parser->has_current = true;
+    parser->next_field = 0;
+    return MW_OK;
+}
+
+static enum mw_status parse_text(struct smaps_parser *parser, const char *text, size_t length)
+{
+    const char *end = text + length;
+    for (const char *at = text; at < end;) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = newline ? newline : end;
+        parser->line_number++;
+        enum mw_status status = parse_line(parser, (struct span){at, stop});
+        if (status != MW_OK)
+            return status;
+        at = stop + 1;
+    }
+    return MW_OK;
+}
+
+/* A text that ends inside a mapping: the last line is broken, or counters that the first mapping
+ * has are missing. */
+static void check_truncation(struct smaps_parser *parser, const char *text, size_t length)
+{
+    if (!parser->has_current)
+        return;
+    bool cut = parser->last_is_bad && text[length - 1] != '\n';
+    uint32_t whole = parser->list->count ? parser->known_first : parser->current.known;
+    if (cut || (whole & ~parser->current.known))
+        mw_finding_add(parser->findings, "smaps-truncated", parser->current.start,
+                       parser->current.end - parser->current.start,
+                       "the text ends in the middle of a mapping");
+}
+
+enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping_list *list_out,
+                              struct mw_findings *findings, struct mw_error *err)
+{
+    struct mw_mapping_list list = {0};
+    struct smaps_parser parser = {.list = &list, .findings = findings};
+    enum mw_status status = parse_text(&parser, text, length);
+    if (status == MW_OK) {
+        check_truncation(&parser, text, length);
+        status = flush_current(&parser);
+    }
+    if (status == MW_OK && list.count == 0)
+        status = MW_INVALID;
+    if (status != MW_OK) {
+        mw_mapping_list_deinit(&list);
+        if (status == MW_INVALID)
+            return mw_fail(err, status, "the text holds no mapping");
+        if (status == MW_LIMIT)
+            return mw_fail(err, status, "more than %zu mappings", MW_LIMIT_MAPPINGS);
+        return mw_fail(err, status, "out of memory for the mappings");
+    }
+    assert(list.items[0].start < list.items[0].end);
+    *list_out = list;
+    return MW_OK;
+}
+
+bool mw_smaps_recognize(const char *text, size_t length)
+{
+    const char *end = text + length, *at = text;
+    while (at < end && (is_blank(*at) || *at == '\n' || *at == '\r'))
+        at++;
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    struct span line = {at, newline ? newline : end};
+    if (line.at < line.end && line.end[-1] == '\r')
+        line.end--;
+    struct mw_mapping map = {0};
+    return parse_header(&line, &map);
+}
