@@ -18,6 +18,8 @@
 #define MW_LIMIT_MODULES ((size_t)1 << 16)
 #define MW_LIMIT_ARENAS ((size_t)1 << 16)     /* 8 × 4096 CPUs, doubled */
 #define MW_LIMIT_HEAP_SEGMENTS ((size_t)1 << 20)
+#define MW_LIMIT_CLAIMS ((size_t)1 << 22)         /* owners of ranges: mappings, segments, page runs */
+#define MW_LIMIT_ALIAS_PAGES ((size_t)1 << 28)    /* pages mapped twice that are told apart: 1 TiB */
 #define MW_LIMIT_FINDINGS ((size_t)256)       /* kinds kept; more are counted, not kept */
 #define MW_LIMIT_JSON_BUFFER ((size_t)128 << 10)
 #define MW_LIMIT_ENV_BYTES ((size_t)4 << 20)

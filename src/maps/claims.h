@@ -40,14 +40,16 @@ enum mw_claim_priority {
     MW_CLAIM_ALLOCATOR = 3, /* walked or recognised allocator */
     MW_CLAIM_RUNTIME = 4,
     MW_CLAIM_BLOCK = 5,
+    MW_CLAIM_ALIAS = 6, /* the page is counted at its first mapping, whoever owns this one */
 };
 
-/* Sizes, resident and swapped bytes of a claimed range by use. The three sizes add up to the
- * range; rss and swap are 0 when residency is not known. */
+/* Sizes, resident and swapped bytes of a claimed range by use, and how many blocks. The three
+ * sizes add up to the range; rss and swap are 0 when residency is not known. */
 struct mw_split {
     uint64_t in_use_bytes, free_bytes, metadata_bytes;
     uint64_t in_use_rss, free_rss, metadata_rss;
     uint64_t in_use_swap, free_swap, metadata_swap;
+    uint64_t in_use_count, free_count;
 };
 
 struct mw_claim {
@@ -64,6 +66,8 @@ struct mw_claims {
     size_t count, room;
 };
 
+/* MW_INVALID when the range is empty or inverted or a split does not add up to it, MW_LIMIT,
+ * MW_NOMEM. The claim is copied. */
 enum mw_status mw_claims_add(struct mw_claims *claims, const struct mw_claim *claim) MW_MUST_CHECK;
 
 /* Shorthand without a split. */
@@ -71,14 +75,15 @@ enum mw_status mw_claims_add_range(struct mw_claims *claims, mw_addr start, mw_a
                                    enum mw_category category, enum mw_claim_priority priority,
                                    const char *owner) MW_MUST_CHECK;
 
-/* A piece of the address space with the one claim that won it (NULL: nobody). */
+/* A piece of the address space with the one claim that won it. */
 struct mw_claim_piece {
     mw_addr start, end;
     const struct mw_claim *claim;
 };
 
-/* Resolve all claims into disjoint pieces in ascending order, gaps left out. The caller frees
- * *pieces_out. O(n log n). Pointers into claims stay valid until the next add. */
+/* Resolve all claims into disjoint pieces in ascending order, gaps left out. Pieces that touch
+ * belong to different claims. Fewer than two per claim. The caller frees *pieces_out.
+ * O(n log n). Pointers into claims stay valid until the next add. MW_NOMEM. */
 enum mw_status mw_claims_resolve(const struct mw_claims *claims, struct mw_claim_piece **pieces_out,
                                  size_t *count_out) MW_MUST_CHECK;
 
