@@ -103,7 +103,7 @@ def folder_lists(room_folder, variable):
     lists, subdirs = [], []
     for folder in inner:
         below = folder_lists(folder, variable)
-        if any(one.names or one.subdirs for one in below):
+        if any(one.names or one.path.exists() for one in below):
             lists += below
             subdirs.append(folder.name)
     own = List(room_folder, f"{variable} += files(", ")",
