@@ -27,7 +27,7 @@ FUZZ_RULES = """
 foreach name : {variable}
   if get_option('fuzz')
     executable('fuzz_' + name, 'fuzz_' + name + '.c', dependencies: support_dep,
-      c_args: '-fsanitize=fuzzer', link_args: '-fsanitize=fuzzer')
+      link_args: '-fsanitize=fuzzer')
   else
     test(name,
       executable('fuzz_' + name, 'fuzz_' + name + '.c', 'driver.c', dependencies: support_dep),
