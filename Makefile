@@ -32,6 +32,7 @@ demo: build
 
 test:
 	@tools/deps.sh test
+	@tools/deps.sh real || echo "test: without them some real programs are skipped"
 	@WERROR=$(werror) tests/run $(TESTS)
 
 bench: build

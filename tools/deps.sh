@@ -20,7 +20,8 @@ packages_of() {
     test) packages_of build && echo clang libclang-rt-14-dev libcmocka-dev python3 gdb zstd procps \
         util-linux git man-db ;;
     # Programs that tests/real explains. Each is optional: without it its test is skipped by name.
-    real) echo postgresql redis-server nginx-light nodejs openjdk-17-jre-headless icinga2-bin ;;
+    real) echo postgresql redis-server nginx-light nodejs openjdk-17-jdk-headless icinga2-bin \
+        icinga2-common ;;
     *)
         echo "deps: unknown purpose '$1'" >&2
         exit 2
@@ -39,7 +40,7 @@ command -v dpkg-query >/dev/null 2>&1 || exit 0 # not Debian: the build says its
 wanted=$(for purpose in "$@"; do packages_of "$purpose"; done | tr ' ' '\n' | sort -u)
 # shellcheck disable=SC2086  # a list of package names
 present=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null |
-    awk '$1 == "ii" { print $2 }' | sort -u)
+    awk 'substr($1, 2, 1) == "i" { print $2 }' | sort -u)
 missing=
 for package in $wanted; do
     echo "$present" | grep -qxF -- "$package" || missing="$missing $package"
