@@ -18,7 +18,7 @@ packages_of() {
     bench) packages_of build && echo python3 ;;
     fuzz) packages_of build && echo clang libclang-rt-14-dev ;;
     test) packages_of build && echo clang libclang-rt-14-dev libcmocka-dev python3 gdb zstd procps \
-        util-linux git man-db ;;
+        util-linux git man-db musl-tools binutils ;;
     # Programs that tests/real explains. Each is optional: without it its test is skipped by name.
     real) echo postgresql redis-server nginx-light nodejs openjdk-17-jdk-headless icinga2-bin \
         icinga2-common ;;
@@ -31,12 +31,14 @@ packages_of() {
 
 if [ "${1:-}" = --list ]; then
     shift
+    for purpose in "$@"; do packages_of "$purpose" >/dev/null; done # a wrong name ends it here
     for purpose in "$@"; do packages_of "$purpose"; done | tr ' ' '\n' | sort -u
     exit 0
 fi
 [ -n "${NO_DEPS:-}" ] && exit 0
 command -v dpkg-query >/dev/null 2>&1 || exit 0 # not Debian: the build says itself what it lacks
 
+for purpose in "$@"; do packages_of "$purpose" >/dev/null; done
 wanted=$(for purpose in "$@"; do packages_of "$purpose"; done | tr ' ' '\n' | sort -u)
 # shellcheck disable=SC2086  # a list of package names
 present=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null |
