@@ -128,7 +128,11 @@ struct mw_allocator {
     struct mw_pin *pins; /* largest gain first */
     size_t pin_count;
 
-    /* JSON contract; mmapped blocks and libc's own are in use, cached ones free */
+    /* JSON contract; mmapped blocks and libc's own are in use, cached ones free.
+     * in use + free + metadata + skipped = system, where system is what the allocator got from
+     * the kernel, mmapped blocks included. mmapped_bytes is what mallinfo2 calls hblkhd: whole
+     * mappings, with what memalign cut off in front (which is metadata here). metadata_bytes
+     * also has what a foreign sbrk took inside the main arena's span, as system_mem does. */
     uint64_t heap_count, in_use_bytes, in_use_count, mmapped_bytes, mmapped_count;
     uint64_t free_bytes, free_count, tcache_bytes, tcache_count, fastbin_bytes, fastbin_count;
     uint64_t top_bytes, metadata_bytes, skipped_bytes, system_bytes;

@@ -137,37 +137,28 @@ static void free_add(struct tally *tally, const struct mw_block *block, uint64_t
     }
 }
 
-static enum mw_status block_add(struct tally *tally, const struct mw_block *given)
+static enum mw_status block_add(struct tally *tally, const struct mw_block *block)
 {
-    struct mw_block block = *given;
-    bool mmapped = tally->segment->public.kind == MW_SEGMENT_MMAPPED;
     struct mw_glibc_resident resident =
-        mw_glibc_pages_sum(&tally->pages, block.address, block.size);
+        mw_glibc_pages_sum(&tally->pages, block->address, block->size);
     enum mw_status status = MW_OK;
-    if (mmapped && block.state == MW_BLOCK_METADATA) {
-        /* what memalign cut off belongs to the block: glibc's hblkhd counts it too */
-        tally->segment->public.split.in_use_bytes += block.size;
-        tally->segment->public.split.in_use_rss += resident.rss;
-        tally->segment->public.split.in_use_swap += resident.swap;
-        return MW_OK;
-    }
-    split_add(&tally->segment->public, &block, resident);
-    if (block.state == MW_BLOCK_IN_USE) {
-        status = mw_sizes_add(&tally->sizes, block.size, true);
-    } else if (block.state == MW_BLOCK_SKIPPED) {
+    split_add(&tally->segment->public, block, resident);
+    if (block->state == MW_BLOCK_IN_USE) {
+        status = mw_sizes_add(&tally->sizes, block->size, true);
+    } else if (block->state == MW_BLOCK_SKIPPED) {
         if (tally->arena)
-            tally->arena->skipped_bytes += block.size;
-        tally->allocator->skipped_bytes += block.size;
-    } else if (block.state != MW_BLOCK_METADATA) {
-        free_add(tally, &block, resident.rss);
-        if (block.state != MW_BLOCK_TOP)
-            status = mw_sizes_add(&tally->sizes, block.size, false);
+            tally->arena->skipped_bytes += block->size;
+        tally->allocator->skipped_bytes += block->size;
+    } else if (block->state != MW_BLOCK_METADATA) {
+        free_add(tally, block, resident.rss);
+        if (block->state != MW_BLOCK_TOP)
+            status = mw_sizes_add(&tally->sizes, block->size, false);
         if (tally->glibc->options->classify_content)
-            content_sample(tally, &block, resident.rss);
+            content_sample(tally, block, resident.rss);
     }
-    if (!mmapped) {
-        mw_glibc_trim_block(&tally->trim, &block);
-        mw_glibc_pins_block(&tally->pins, &block, resident.rss);
+    if (tally->arena) {
+        mw_glibc_trim_block(&tally->trim, block);
+        mw_glibc_pins_block(&tally->pins, block, resident.rss);
     }
     return status;
 }
@@ -240,8 +231,8 @@ static enum mw_status segment_finish(struct tally *tally)
     allocator->fragment_bytes -= tally->trim.bytes - tally->trim.top_bytes;
     struct mw_arena *arena = tally->arena;
     if (!arena) {
-        allocator->mmapped_bytes += split->in_use_bytes;
-        allocator->mmapped_count += segment->in_use_count;
+        allocator->mmapped_bytes += segment->end - segment->start;
+        allocator->mmapped_count++;
         return MW_OK;
     }
     arena->in_use_bytes += split->in_use_bytes;
@@ -359,13 +350,15 @@ static enum mw_status allocator_fill(struct tally *tally)
     for (size_t i = 0; i < glibc->segments.count; i++) {
         const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
         allocator->segments[i] = *segment;
-        if (segment->kind == MW_SEGMENT_MMAPPED) {
-            allocator->free_bytes += segment->split.free_bytes;
-            allocator->free_count += segment->free_count;
-        }
+        if (segment->kind != MW_SEGMENT_MMAPPED)
+            continue;
+        allocator->in_use_bytes += segment->split.in_use_bytes;
+        allocator->in_use_count += segment->in_use_count;
+        allocator->free_bytes += segment->split.free_bytes;
+        allocator->free_count += segment->free_count;
+        allocator->metadata_bytes += segment->split.metadata_bytes;
+        allocator->system_bytes += segment->end - segment->start;
     }
-    allocator->in_use_bytes += allocator->mmapped_bytes;
-    allocator->in_use_count += allocator->mmapped_count;
     allocator->arena_count = glibc->arenas.count;
     allocator->segment_count = glibc->segments.count;
     if (tally->pin_rows.count > 1)

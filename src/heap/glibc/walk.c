@@ -161,14 +161,16 @@ static void walk_chunks(struct walk *walk, mw_addr chunk)
     }
 }
 
-/* A mapping of its own: one block, with what memalign cut off in front as metadata. */
+/* A mapping of its own: one block, between what memalign cut off in front and, since 2.43, the
+ * last 16 bytes. */
 static void walk_mmapped(struct walk *walk)
 {
     const struct mw_glibc_segment *segment = walk->segment;
-    walk_emit(walk, segment->public.start, segment->first_chunk - segment->public.start,
-              MW_BLOCK_METADATA);
-    walk_emit(walk, segment->first_chunk, segment->public.end - segment->first_chunk,
-              used_state(walk, segment->first_chunk));
+    mw_addr start = segment->public.start, chunk = segment->first_chunk;
+    mw_addr end = segment->public.end - (walk->glibc->state->bins == 24 ? 16 : 0);
+    walk_emit(walk, start, chunk - start, MW_BLOCK_METADATA);
+    walk_emit(walk, chunk, end - chunk, used_state(walk, chunk));
+    walk_emit(walk, end, segment->public.end - end, MW_BLOCK_METADATA);
 }
 
 enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
