@@ -15,7 +15,7 @@ ninja -C build memwhy tests/fixtures/sample >build/demo.log 2>&1 || {
 
 build/tests/fixtures/sample "$seconds" >build/sample.out 2>&1 &
 sample=$!
-trap 'kill "$sample" 2>/dev/null || true' EXIT
+trap 'kill "$sample" 2>/dev/null && wait "$sample" 2>/dev/null || true' EXIT
 trap 'exit 130' HUP INT TERM
 
 # Wait until it has built its memory: it then prints a line that starts with "ready".
