@@ -253,8 +253,11 @@ static enum mw_status tcaches_find_by_walk(struct mw_glibc *glibc)
     for (size_t i = 0; i < glibc->segments.count; i++) {
         if (glibc->segments.items[i].public.kind == MW_SEGMENT_MMAPPED)
             continue;
+        mw_addr end;
         enum mw_status status =
-            mw_glibc_walk_segment(glibc, &glibc->segments.items[i], &sink);
+            mw_glibc_walk_segment(glibc, &glibc->segments.items[i], &sink, &end);
+        if (status == MW_OK && end < glibc->segments.items[i].public.end)
+            status = mw_glibc_segment_cut(glibc, i, end);
         if (status != MW_OK)
             return status;
     }

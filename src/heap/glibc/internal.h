@@ -94,6 +94,11 @@ const struct mw_glibc_run *mw_glibc_run_of(const struct mw_glibc *glibc, mw_addr
 /* segments.c: the main arena's */
 enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc);
 void mw_glibc_sort_segments(struct mw_glibc *glibc);
+/* Are there two or three fences at chunk that end on a page below limit? Their end, or 0. */
+mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit);
+/* The walk of segment `index` ended at `end`, before its time: cut it there and append the segment
+ * that goes on behind the foreign bytes. Pointers into segments are void afterwards. */
+enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_addr end);
 /* Is address in a segment known at the last sort? *end_out is where that ends. O(log n). */
 bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out);
 
@@ -108,9 +113,10 @@ struct mw_glibc_sink {
     void *user;
     enum mw_status (*blocks)(void *user, const struct mw_block *blocks, size_t count);
 };
+/* *end_out is where it ended: before the segment's end when a foreign sbrk cut it off there. */
 enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
                                      const struct mw_glibc_segment *segment,
-                                     const struct mw_glibc_sink *sink);
+                                     const struct mw_glibc_sink *sink, mw_addr *end_out);
 
 /* tally.c: the pass over all segments that fills the allocator's account. */
 enum mw_status mw_glibc_tally(struct mw_glibc *glibc, struct mw_allocator *allocator);

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +33,7 @@ static bool chunk_size_read(struct mw_glibc *glibc, mw_addr chunk, uint64_t *siz
     return true;
 }
 
-/* Are there two or three fences at chunk that end on a page? Gives their end. */
-static mw_addr fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit)
+mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit)
 {
     uint64_t page = glibc->image->page_size;
     for (int count = 1; count <= 3; count++) {
@@ -64,7 +64,7 @@ static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit,
             return size >= FENCE_SIZE && size <= limit - chunk;
         }
         if (size == FENCE_SIZE) {
-            mw_addr end = fences_end(glibc, chunk, limit);
+            mw_addr end = mw_glibc_fences_end(glibc, chunk, limit);
             *end_out = (struct chain_end){end, false};
             return end != 0;
         }
@@ -144,7 +144,35 @@ static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_
     return MW_OK;
 }
 
-/* The common case without reading a chunk: one segment, as long as system_mem says. */
+enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_addr end)
+{
+    struct mw_glibc_segment *segment = &glibc->segments.items[index];
+    mw_addr limit = segment->public.end;
+    assert(end < limit);
+    struct mw_glibc_segment rest = *segment;
+    segment->public.end = end;
+    segment->top = 0;
+    segment->at_brk = false;
+    struct chain_end chain;
+    mw_window_reset(&glibc->window, limit);
+    mw_addr start = gap_scan(glibc, end, limit, &chain);
+    if (start == 0) {
+        mw_finding_add(glibc->findings, "main-heap-lost", end, limit - end,
+                       "the main arena could not be followed behind a foreign sbrk");
+        glibc->arenas.items[0].segment_bytes -= limit - end;
+        return MW_OK;
+    }
+    rest.public.start = rest.first_chunk = start;
+    glibc->arenas.items[0].public.heap_count++;
+    struct mw_glibc_range range = {end, start};
+    enum mw_status status = MW_OK;
+    if (start > end)
+        status = mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range);
+    return status == MW_OK ? mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, rest) : status;
+}
+
+/* The common case without reading a chunk: one segment, as long as system_mem says. A foreign sbrk
+ * inside it counts in system_mem, too: the walk will meet the fences there. */
 static bool single_segment_fits(struct mw_glibc *glibc, const struct mw_glibc_run *run)
 {
     const struct mw_glibc_arena *arena = &glibc->arenas.items[0];

@@ -247,26 +247,34 @@ static enum mw_status segment_finish(struct tally *tally)
     return pin_add(tally);
 }
 
-static enum mw_status segment_tally(struct tally *tally, struct mw_glibc_segment *segment)
+/* Walk one segment; where a foreign sbrk cut it off, what follows is appended to the list. */
+static enum mw_status segment_tally(struct tally *tally, size_t index)
 {
+    struct mw_glibc *glibc = tally->glibc;
+    struct mw_glibc_segment *segment = &glibc->segments.items[index];
     tally->segment = segment;
     uint32_t arena = segment->public.arena;
-    tally->arena =
-        arena == MW_ARENA_NONE ? NULL : &tally->glibc->arenas.items[arena].public;
+    tally->arena = arena == MW_ARENA_NONE ? NULL : &glibc->arenas.items[arena].public;
     enum mw_status status = pages_load(tally);
     if (status != MW_OK)
         return status;
-    tally->trim = (struct mw_glibc_trim){
-        .glibc = tally->glibc, .segment = segment, .pages = &tally->pages};
+    tally->trim =
+        (struct mw_glibc_trim){.glibc = glibc, .segment = segment, .pages = &tally->pages};
     tally->pins.seen = 0;
     tally->pins.gap_rss = 0;
     tally->top_rss = 0;
     uint64_t interior_before = tally->interior_free_rss;
     const struct mw_glibc_sink sink = {tally, blocks_add};
+    mw_addr end = segment->public.end;
     status = visitors_segment(tally, true);
     if (status == MW_OK)
-        status = mw_glibc_walk_segment(tally->glibc, segment, &sink);
+        status = mw_glibc_walk_segment(glibc, segment, &sink, &end);
     tally->allocator->fragment_bytes += tally->interior_free_rss - interior_before;
+    if (status == MW_OK && end < segment->public.end) {
+        status = mw_glibc_segment_cut(glibc, index, end);
+        tally->segment = &glibc->segments.items[index];
+        tally->trim.segment = tally->segment;
+    }
     if (status == MW_OK)
         status = segment_finish(tally);
     if (status == MW_OK)
@@ -380,9 +388,10 @@ enum mw_status mw_glibc_tally(struct mw_glibc *glibc, struct mw_allocator *alloc
     mw_glibc_sort_segments(glibc);
     enum mw_status status = mw_sizes_init(&tally->sizes);
     for (size_t i = 0; i < glibc->segments.count && status == MW_OK; i++) {
-        status = segment_tally(tally, &glibc->segments.items[i]);
+        status = segment_tally(tally, i);
         mw_context_progress(glibc->context, "walking the heap", i, glibc->segments.count);
     }
+    mw_glibc_sort_segments(glibc);
     if (status == MW_OK)
         status = allocator_fill(tally);
     if (!(glibc->image->can & MW_CAN_PAGES))

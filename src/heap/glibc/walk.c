@@ -151,6 +151,13 @@ static void walk_chunks(struct walk *walk, mw_addr chunk)
             walk_emit(walk, chunk, end - chunk, MW_BLOCK_METADATA);
             return;
         }
+        mw_addr cut = size < MW_GLIBC_MINSIZE && segment->public.kind == MW_SEGMENT_BRK
+                          ? mw_glibc_fences_end(walk->glibc, chunk, end)
+                          : 0;
+        if (cut) {
+            walk_emit(walk, chunk, cut - chunk, MW_BLOCK_METADATA);
+            return;
+        }
         if (size < MW_GLIBC_MINSIZE || size > end - chunk || (head & MW_GLIBC_IS_MMAPPED)) {
             walk_skip_rest(walk, chunk);
             return;
@@ -175,7 +182,7 @@ static void walk_mmapped(struct walk *walk)
 
 enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
                                      const struct mw_glibc_segment *segment,
-                                     const struct mw_glibc_sink *sink)
+                                     const struct mw_glibc_sink *sink, mw_addr *end_out)
 {
     struct walk walk;
     walk.glibc = glibc;
@@ -197,6 +204,7 @@ enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
         walk_chunks(&walk, segment->first_chunk);
     }
     walk_flush(&walk);
-    assert(walk.status != MW_OK || walk.expected == segment->public.end);
+    assert(walk.status != MW_OK || walk.expected <= segment->public.end);
+    *end_out = walk.expected;
     return walk.status;
 }
