@@ -17,6 +17,7 @@ import time
 import procfs
 
 PR_SET_PDEATHSIG = 1
+SECRET_IN_ENVIRONMENT = "token-that-no-report-may-show"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -41,6 +42,7 @@ def bare_environment(home, extra=None):
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": home,
         "LANG": "C.UTF-8",
+        "SERVICE_TOKEN": SECRET_IN_ENVIRONMENT,
     }
     env.update(extra or {})
     return env

@@ -97,3 +97,14 @@ def arena_heaps_guess(pid):
         if match and int(match.group(1), 16) % HEAP_ALIGN == 0:
             count += 1
     return count
+
+
+def thread_states(pid):
+    """The state letter of every thread (R, S, D; T and t are stopped)."""
+    states = []
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        try:
+            states.append(_read(pid, f"task/{tid}/stat").rpartition(")")[2].split()[0])
+        except OSError:
+            pass                # the thread ended meanwhile
+    return states

@@ -27,6 +27,7 @@ class Target:
     program = ""               # the file whose presence shows they are there
     allocator = "glibc"        # kind memwhy must report, first
     runtime = None             # kind memwhy must report, or None
+    secrets = ()               # texts in its memory that no report may show
 
     def __init__(self):
         self.directory = None
@@ -93,13 +94,11 @@ class Target:
         if os.geteuid() != 0 or not shutil.which("apt-get"):
             raise Unavailable(f"needs the Debian packages {what}")
         with _NoServices():
-            done = subprocess.run(
-                ["apt-get", "install", "-y", "--no-install-recommends",
-                 "-o", "DPkg::Lock::Timeout=300", *self.packages],
-                env=process.bare_environment("/root", {"DEBIAN_FRONTEND": "noninteractive"}),
-                capture_output=True, text=True, timeout=600, check=False)
-        if done.returncode != 0 or not self.installed():
-            raise Unavailable(f"cannot install {what}: {done.stderr.strip()[-200:]}")
+            error = _apt_get("install", "-y", "--no-install-recommends", *self.packages)
+            if error and not _apt_get("update"):
+                error = _apt_get("install", "-y", "--no-install-recommends", *self.packages)
+        if error or not self.installed():
+            raise Unavailable(f"cannot install {what}: {error}")
 
     def path(self, *parts):
         return os.path.join(self.directory, *parts)
@@ -126,6 +125,16 @@ class Target:
                 return f.read()[-2000:]
         except OSError:
             return ""
+
+
+def _apt_get(*words):
+    """Run apt-get; "" or the end of what it complained about."""
+    done = subprocess.run(
+        ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *words],
+        env=process.bare_environment("/root", {"DEBIAN_FRONTEND": "noninteractive"}),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+        check=False)
+    return done.stderr.strip()[-200:] if done.returncode else ""
 
 
 class _NoServices:

@@ -21,7 +21,7 @@ from process import TargetError
 from target import Target
 
 NODE = "memwhy-target"
-PASSWORD = "memwhy"
+PASSWORD = "correct-horse-4711"
 REQUEST_TRIES = 6
 
 BASE_CONFIG = """
@@ -79,6 +79,7 @@ class Icinga2(Target):
     name = "icinga2"
     packages = ("icinga2-bin", "icinga2-common")
     program = "icinga2"
+    secrets = ("Packet loss", "see the wiki", "team-1", "node-00001", PASSWORD)
 
     def __init__(self, hosts=3000, rounds=0, parallel=50):
         super().__init__()

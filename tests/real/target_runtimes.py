@@ -20,6 +20,8 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 class Program(Target):
     """A program of ours under a runtime, talked to over its pipes."""
 
+    secrets = ("key-1", "key-3")
+
     def _argv(self):
         raise NotImplementedError
 

@@ -24,6 +24,7 @@ class PostgreSQL(Target):
     packages = ("postgresql",)
     program = "postgres"
 
+    secrets = ("xxxxxxxxxxxx", "SELECT sum(balance)")
     ROWS = 120_000
 
     def installed(self):
@@ -98,6 +99,7 @@ class Redis(Target):
     program = "redis-server"
     allocator = "jemalloc"
 
+    secrets = ("vvvvvvvvvvvv", "key:1", "field:1")
     KEYS = 150_000
 
     def _start(self):
@@ -156,6 +158,7 @@ class Nginx(Target):
     name = "nginx"
     packages = ("nginx-light",)
     program = "nginx"
+    secrets = ("quick brown fox", "page.txt")
 
     def _start(self):
         self.port = process.free_port()
