@@ -14,6 +14,7 @@ import json
 import os
 import ssl
 import threading
+import time
 
 import process
 import procfs
@@ -22,7 +23,7 @@ from target import Target
 
 NODE = "memwhy-target"
 PASSWORD = "correct-horse-4711"
-REQUEST_TRIES = 6
+ROUND_SECONDS_MAX = 150
 
 BASE_CONFIG = """
 const ZoneName = NodeName
@@ -152,7 +153,7 @@ class Icinga2(Target):
     # The API -------------------------------------------------------------
 
     def _open(self):
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=120,
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60,
                                            context=self.tls)
 
     def _send(self, link, method, path, body=None):
@@ -194,18 +195,20 @@ class Icinga2(Target):
         within 10 s (CheckLiveness, Icinga 2.13): such a client asks again.
         """
         barrier.wait()
-        for _ in range(REQUEST_TRIES):
+        deadline = time.monotonic() + ROUND_SECONDS_MAX
+        while time.monotonic() < deadline:
             try:
                 sizes.append(self._read_answer())
                 return
             except (OSError, http.client.HTTPException) as error:
                 errors.append(repr(error))
+                time.sleep(0.2)
 
     def load(self, rounds=3, parallel=50):
         """ROUNDS times PARALLEL whole answers at once; bytes of one answer.
 
-        Returns when memory is at rest again. Bounded: each socket operation
-        ends after 120 s and each client tries REQUEST_TRIES times.
+        Returns when memory is at rest again. Bounded: no client asks again
+        after ROUND_SECONDS_MAX, and a socket operation ends after 60 s.
         """
         whole = len(self._request("GET", "/v1/objects/hosts"))
         for _ in range(rounds):
@@ -232,8 +235,8 @@ class Icinga2(Target):
         def still():
             now = procfs.smaps_sum(self.pid, "Anonymous")
             if now != state["last"]:
-                state.update(last=now, since=process.time.monotonic())
-            return process.time.monotonic() - state["since"] >= quiet
+                state.update(last=now, since=time.monotonic())
+            return time.monotonic() - state["since"] >= quiet
 
         process.wait_until(still, "memory at rest", timeout)
 

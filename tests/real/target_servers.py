@@ -156,7 +156,7 @@ class Nginx(Target):
     """
 
     name = "nginx"
-    packages = ("nginx-light",)
+    packages = ("nginx",)
     program = "nginx"
     secrets = ("quick brown fox", "page.txt")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# timeout: 600
+# timeout: 900
 """Kept, not leaked: Icinga 2 after 3 x 50 parallel /v1/objects/hosts requests.
 
 The whole incident once, in the order an engineer would go: load, report,
