@@ -99,3 +99,8 @@ void mw_image_close(struct mw_image *image)
     mw_findings_deinit(&image->findings);
     *image = (struct mw_image){0};
 }
+
+int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region)
+{
+    return image->ops->open_file ? image->ops->open_file(image, region) : -1;
+}

@@ -312,6 +312,7 @@ static const struct mw_image_ops live_ops = {
     .read = mw_live_read,
     .pages = mw_live_pages,
     .refresh = live_refresh,
+    .open_file = mw_live_open_file,
     .close = live_close,
 };
 

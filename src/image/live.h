@@ -34,6 +34,9 @@ void mw_live_pages_probe(struct mw_image *image);
 enum mw_status mw_live_pages(struct mw_image *image, mw_addr start, size_t page_count,
                              uint8_t *flags_out, struct mw_error *err);
 
+/* ops->open_file: the file that is mapped there, through the target's root. */
+int mw_live_open_file(struct mw_image *image, const struct mw_mapping *region);
+
 /* Has the process exited, or become a zombie? */
 bool mw_live_is_gone(const struct mw_live *live);
 
