@@ -1,0 +1,75 @@
+/* account/shapes.c: arenas of glibc by their shape, and address space that is only reserved.
+ *
+ * A heap of a thread arena is aligned to its largest size (64 MiB on 64-bit systems since 2.10,
+ * 1 MiB on 32-bit ones) and filled up to it with inaccessible space:
+ *
+ *   | rw-p: heap_info, arena, chunks | ---p |      flags: "nr" (MAP_NORESERVE), not "ac"
+ *   ^ n × 64 MiB                            ^ (n + 1) × 64 MiB
+ *
+ * heap_info is { arena, prev, size, mprotect_size }: where it can be read, one of its sizes is the
+ * length of the rw part, else it is something else of the same shape (a JVM's metaspace is). This
+ * is only for when the allocator's walk did not come to claim them. */
+#include "account/claiming.h"
+
+#define HEAP_MAX_64 ((uint64_t)64 << 20)
+#define HEAP_MAX_32 ((uint64_t)1 << 20)
+
+static bool heap_info_fits(struct mw_image *image, const struct mw_mapping *map)
+{
+    uint64_t words[4];
+    if (mw_image_read(image, map->start, words, sizeof words) != MW_OK)
+        return false;
+    uint64_t size = mw_mapping_size(map);
+    return words[0] % 8 == 0 && mw_image_region(image, words[0]) != NULL &&
+           (words[2] == size || words[3] == size) && words[2] <= words[3];
+}
+
+static bool is_arena_heap(struct mw_claiming *claiming, size_t i, uint64_t heap_max)
+{
+    const struct mw_mapping *map = &claiming->maps[i];
+    uint64_t size = mw_mapping_size(map);
+    if (!mw_mapping_is_plain(map) || map->start % heap_max != 0 || size > heap_max)
+        return false;
+    if (map->has_vm_flags && !(map->vm_flags & MW_VM_NORESERVE))
+        return false; /* nothing drops it but vm.overcommit_memory=2, and then the walk decides */
+    if (size < heap_max) {
+        if (i + 1 == claiming->map_count)
+            return false;
+        const struct mw_mapping *rest = &claiming->maps[i + 1];
+        if (rest->start != map->end || rest->end < map->start + heap_max ||
+            !mw_mapping_is_barrier(rest))
+            return false;
+    }
+    if (claiming->image->can & MW_CAN_READ && heap_max == HEAP_MAX_64)
+        return heap_info_fits(claiming->image, map);
+    return true;
+}
+
+/* A pasted smaps does not tell the machine, but a 64-bit process always has mappings above 4 GiB. */
+static bool target_is_32_bit(const struct mw_claiming *claiming)
+{
+    enum mw_arch arch = claiming->image->arch;
+    if (arch != MW_ARCH_UNKNOWN)
+        return arch == MW_ARCH_I386 || arch == MW_ARCH_ARM;
+    size_t count = claiming->map_count;
+    return count > 0 && claiming->maps[count - 1].end <= (mw_addr)1 << 32;
+}
+
+enum mw_status mw_claiming_shapes(struct mw_claiming *claiming)
+{
+    bool is_32 = target_is_32_bit(claiming);
+    uint64_t heap_max = is_32 ? HEAP_MAX_32 : HEAP_MAX_64;
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < claiming->map_count && status == MW_OK; i++) {
+        const struct mw_mapping *map = &claiming->maps[i];
+        if (!mw_claiming_is_open(claiming, i))
+            continue;
+        if (claiming->decided_to[i] == map->start && is_arena_heap(claiming, i, heap_max))
+            status = mw_claiming_take_rest(claiming, i, MW_CATEGORY_MALLOC_UNSPLIT, MW_CLAIM_GUESS,
+                                           "glibc arena");
+        else if (mw_mapping_is_barrier(map) && mw_mapping_counter(map, MW_COUNTER_RSS) == 0)
+            status = mw_claiming_take_rest(claiming, i, MW_CATEGORY_ANON_OTHER, MW_CLAIM_KERNEL,
+                                           "reserved address space");
+    }
+    return status;
+}
