@@ -1,0 +1,28 @@
+/* report/emit.h: an analysis as JSON for programs, as text for a terminal, as Markdown for an
+ * upstream report. Every emitter writes through a sink, holds no document in memory, and returns
+ * MW_OK, MW_NOMEM, or MW_OS with the sink's errno in err->os_errno (EPIPE: the reader has gone).
+ * None prints, none looks at the environment: what a text may look like is in its options.
+ *
+ * To add an output: its fields in fields.def, an emitter here, a command in cli/. */
+#ifndef MW_REPORT_EMIT_H
+#define MW_REPORT_EMIT_H
+
+#include "report/json.h"
+#include "report/text.h"
+#include "session/session.h"
+
+/* report: memwhy.report/1, the one screen, the upstream report. */
+enum mw_status mw_report_json(const struct mw_analysis *analysis, struct mw_sink sink,
+                              struct mw_error *err) MW_MUST_CHECK;
+struct mw_report_text_options {
+    struct mw_text_look look;
+    const char *target; /* as the user typed it: for the next commands */
+    bool all;           /* minor verdicts too */
+};
+enum mw_status mw_report_text(const struct mw_analysis *analysis,
+                              const struct mw_report_text_options *options, struct mw_sink sink,
+                              struct mw_error *err) MW_MUST_CHECK;
+enum mw_status mw_report_markdown(const struct mw_analysis *analysis, struct mw_sink sink,
+                                  struct mw_error *err) MW_MUST_CHECK;
+
+#endif

@@ -1,0 +1,118 @@
+/* report/next_text.c: the next commands worth typing, chosen from what was found. */
+#include "report/screen.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NEXT_MAX = 4, COMMAND_COLUMNS = 34 };
+
+struct next_lines {
+    struct mw_text *text;
+    unsigned count;
+};
+
+void mw_screen_command(struct mw_text *text, const char *command, const char *expect)
+{
+    unsigned indent = 6 + COMMAND_COLUMNS;
+    mw_text_pad(text, 6);
+    mw_text_put(text, MW_STYLE_PLAIN, command);
+    if (text->column + 2 > indent) {
+        unsigned beside = text->column + 3;
+        if (beside + mw_text_width(expect) > text->look.width) {
+            mw_text_newline(text);
+            mw_text_pad(text, indent);
+        } else {
+            mw_text_pad(text, beside);
+        }
+    } else {
+        mw_text_pad(text, indent);
+    }
+    mw_text_wrap(text, indent, 0, MW_STYLE_PLAIN, expect);
+    mw_text_newline(text);
+}
+
+static void put_next(struct next_lines *lines, const char *command, const char *expect)
+{
+    if (lines->count >= NEXT_MAX)
+        return;
+    if (lines->count == 0)
+        mw_text_put(lines->text, MW_STYLE_BOLD, "NEXT");
+    lines->count++;
+    mw_screen_command(lines->text, command, expect);
+}
+
+static const struct mw_allocator *walked_allocator(const struct mw_analysis *analysis)
+{
+    for (size_t i = 0; i < analysis->allocator_count; i++)
+        if (analysis->allocators[i].walked)
+            return &analysis->allocators[i];
+    return NULL;
+}
+
+static bool is_worth(const struct mw_analysis *analysis, uint64_t bytes)
+{
+    return bytes != MW_UNKNOWN && bytes > 0 && bytes >= mw_where_total(analysis) / 50;
+}
+
+static void next_trim(struct next_lines *lines, const struct mw_analysis *analysis,
+                      const struct mw_allocator *allocator, const char *target)
+{
+    char command[96], expect[160], figure[32];
+    bool is_live = analysis->image.kind == MW_IMAGE_LIVE;
+    if (!is_worth(analysis, allocator->trimmable_bytes))
+        return;
+    snprintf(command, sizeof command, "memwhy trim %.60s%s", target, is_live ? " --apply" : "");
+    mw_unit_format(figure, lines->text->unit, allocator->trimmable_bytes);
+    if (is_live)
+        snprintf(expect, sizeof expect,
+                 "runs malloc_trim(0) IN the process: expect -%s %s of Anonymous", figure,
+                 lines->text->unit.name);
+    else
+        snprintf(expect, sizeof expect, "what malloc_trim(0) would give back: %s %s", figure,
+                 lines->text->unit.name);
+    put_next(lines, command, expect);
+}
+
+static bool has_remedy_with_gain(const struct mw_verdicts *verdicts)
+{
+    for (size_t i = 0; i < verdicts->count; i++)
+        for (size_t k = 0; k < verdicts->items[i].remedy_count; k++)
+            if (verdicts->items[i].remedies[k].has_gain && !verdicts->items[i].minor)
+                return true;
+    return false;
+}
+
+void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
+                    const struct mw_report_text_options *options)
+{
+    struct next_lines lines = {.text = text};
+    const struct mw_allocator *allocator = walked_allocator(analysis);
+    const char *target = options->target;
+    char command[96];
+    if (!analysis->heap_was_read && analysis->is_partial) {
+        snprintf(command, sizeof command, "memwhy doctor %.60s", target);
+        put_next(&lines, command, "what denies the access, and each way to get it");
+    }
+    if (allocator)
+        next_trim(&lines, analysis, allocator, target);
+    if (allocator && allocator->pin_count > 0 &&
+        is_worth(analysis, allocator->pins[0].would_release_bytes)) {
+        snprintf(command, sizeof command, "memwhy pins %.60s", target);
+        put_next(&lines, command, "which live blocks keep free memory resident");
+    }
+    if (is_worth(analysis, analysis->account.unknown_bytes)) {
+        snprintf(command, sizeof command, "memwhy maps %.60s --unknown", target);
+        put_next(&lines, command, "the mappings that nobody owns");
+    }
+    if (has_remedy_with_gain(&analysis->verdicts)) {
+        snprintf(command, sizeof command, "memwhy %.60s --json >before.json", target);
+        put_next(&lines, command, "and after a change: memwhy verify before.json NEW_PID");
+    }
+    if (allocator) {
+        snprintf(command, sizeof command, "memwhy heap %.60s", target);
+        put_next(&lines, command, "arenas, sizes, parameters in force");
+    } else {
+        snprintf(command, sizeof command, "memwhy maps %.60s", target);
+        put_next(&lines, command, "every mapping with its owner");
+    }
+}

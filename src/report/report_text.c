@@ -1,0 +1,281 @@
+/* report/report_text.c: the one screen: header, verdicts, account, next commands. */
+#include "report/screen.h"
+
+#include "report/parts_json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { COMMAND_COLUMNS_MAX = 40, HEADER_GAP = 2 };
+
+char *mw_screen_seconds(char text[32], double seconds)
+{
+    if (seconds < 0.1)
+        snprintf(text, 32, "%.*f ms", seconds < 0.01 ? 1 : 0, seconds * 1e3);
+    else
+        snprintf(text, 32, "%.2f s", seconds);
+    return text;
+}
+
+/* A piece of a header line, on a new line when this one is full. */
+static void put_piece(struct mw_text *text, unsigned gap, const char *piece)
+{
+    if (piece[0] == '\0')
+        return;
+    if (text->column > 0 && text->column + gap + mw_text_width(piece) > text->look.width) {
+        mw_text_newline(text);
+        mw_text_pad(text, MW_SCREEN_LABEL_COLUMN);
+    } else if (text->column > 0) {
+        mw_text_pad(text, text->column + gap);
+    }
+    mw_text_put(text, MW_STYLE_PLAIN, piece);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* Names that a secret may follow in an argument. */
+static bool may_hold_secret(const char *argument, size_t length)
+{
+    static const char *const words[] = {"pass", "secret", "token", "key", "auth", "cred", "pwd"};
+    if (memchr(argument, '@', length))
+        return true;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t word = strlen(words[i]);
+        for (size_t at = 0; at + word <= length; at++)
+            if (strncasecmp(argument + at, words[i], word) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* Program and first arguments, up to the first that may hold a secret. */
+static void command_format(char piece[128], const struct mw_process *process)
+{
+    const char *command = process->command ? process->command : process->comm;
+    size_t program = strcspn(command, " ");
+    size_t used = 0;
+    for (const char *at = command; *at && used < COMMAND_COLUMNS_MAX;) {
+        size_t length = strcspn(at, " ");
+        bool is_program = at == command;
+        if (!is_program && may_hold_secret(at, length))
+            break;
+        for (size_t i = 0; is_program && i + 1 < program; i++) /* without its folders */
+            if (command[i] == '/') {
+                at = command + i + 1;
+                length = program - i - 1;
+            }
+        if (used > 0 && used + 1 + length > COMMAND_COLUMNS_MAX)
+            break;
+        length = length > COMMAND_COLUMNS_MAX ? COMMAND_COLUMNS_MAX : length;
+        used += (size_t)snprintf(piece + used, 128 - used, "%s%.*s", used ? " " : "", (int)length,
+                                 at);
+        at += length;
+        at += strspn(at, " ");
+    }
+    piece[used] = '\0';
+}
+
+static const char *runtime_label(const char *kind)
+{
+    static const char *const labels[][2] = {
+        {"dotnet", ".NET"}, {"jvm", "JDK"}, {"cpython", "Python"}, {"go", "Go"}, {"node", "Node"},
+    };
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+        if (strcmp(kind, labels[i][0]) == 0)
+            return labels[i][1];
+    return kind;
+}
+
+static void put_software(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    char piece[128];
+    for (size_t i = 0; i < analysis->runtime_count; i++) {
+        const struct mw_runtime *runtime = &analysis->runtimes[i];
+        snprintf(piece, sizeof piece, "%s%s%s", runtime_label(runtime->kind),
+                 runtime->version[0] ? " " : "", runtime->version);
+        put_piece(text, HEADER_GAP, piece);
+    }
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        const struct mw_allocator *allocator = &analysis->allocators[i];
+        snprintf(piece, sizeof piece, "%s%s%s", allocator->kind, allocator->version[0] ? " " : "",
+                 allocator->version);
+        put_piece(text, HEADER_GAP, piece);
+    }
+}
+
+static void pauses_format(char piece[128], const struct mw_pauses *pauses)
+{
+    char total[32], longest[32];
+    mw_screen_seconds(total, (double)pauses->total_ns / 1e9);
+    mw_screen_seconds(longest, (double)pauses->longest_ns / 1e9);
+    if (pauses->count == 0)
+        snprintf(piece, 128, "not paused");
+    else if (pauses->count == 1)
+        snprintf(piece, 128, "paused %s, 1 stop", total);
+    else
+        snprintf(piece, 128, "paused %s, %llu stops, longest %s", total,
+                 (unsigned long long)pauses->count, longest);
+}
+
+static void put_process(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    const struct mw_process *process = &analysis->image.process;
+    char piece[128], figure[32];
+    if (process->uptime_seconds >= 0) {
+        snprintf(piece, sizeof piece, "up %s", mw_duration_format(figure, process->uptime_seconds));
+        put_piece(text, HEADER_GAP, piece);
+    }
+    if (process->thread_count != MW_UNKNOWN && process->thread_count > 1) {
+        snprintf(piece, sizeof piece, "%s threads", mw_count_format(figure, process->thread_count));
+        put_piece(text, HEADER_GAP, piece);
+    }
+    if (process->cpus_online != MW_UNKNOWN) {
+        snprintf(piece, sizeof piece, "%llu CPU%s", (unsigned long long)process->cpus_online,
+                 process->cpus_online == 1 ? "" : "s");
+        put_piece(text, HEADER_GAP, piece);
+    }
+    if (analysis->image.kind == MW_IMAGE_LIVE) {
+        pauses_format(piece, &analysis->image.pauses);
+        put_piece(text, HEADER_GAP, piece);
+    } else {
+        put_piece(text, HEADER_GAP, mw_image_kind_name(analysis->image.kind));
+    }
+}
+
+void mw_screen_title(struct mw_text *text, const struct mw_analysis *analysis, const char *command,
+                     const char *target)
+{
+    char piece[128];
+    const char *name =
+        analysis->image.kind == MW_IMAGE_LIVE ? target : base_name(target);
+    snprintf(piece, sizeof piece, "memwhy %s%s%.80s", command, command[0] ? " " : "", name);
+    put_piece(text, HEADER_GAP, piece);
+    command_format(piece, &analysis->image.process);
+    put_piece(text, HEADER_GAP, piece);
+    put_software(text, analysis);
+    put_process(text, analysis);
+    mw_text_newline(text);
+}
+
+/* Figures of the second line: a thousand and more without decimals, all in the screen's unit. */
+static char *rough_format(char figure[32], struct mw_unit unit, uint64_t bytes)
+{
+    if (bytes / unit.bytes >= 1000)
+        unit.decimals = 0;
+    return mw_unit_format(figure, unit, bytes);
+}
+
+static void put_runtime_figures(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    const struct mw_account *account = &analysis->account;
+    char piece[128], figure[32];
+    if (analysis->runtime_count != 1 || !account->has_rss)
+        return;
+    const struct mw_runtime *runtime = &analysis->runtimes[0];
+    uint64_t managed = account->rows[MW_CATEGORY_MANAGED_HEAP].rss_bytes;
+    if (runtime->heap_rss != MW_UNKNOWN)
+        managed = runtime->heap_rss;
+    if (managed == 0 || managed > account->rss_bytes)
+        return;
+    snprintf(piece, sizeof piece, "%s heap %s",
+             strcmp(runtime->kind, "dotnet") == 0 ? "GC" : runtime_label(runtime->kind),
+             mw_unit_format(figure, text->unit, managed));
+    put_piece(text, 3, piece);
+    snprintf(piece, sizeof piece, "gap %s",
+             mw_unit_format(figure, text->unit, account->rss_bytes - managed));
+    put_piece(text, 3, piece);
+}
+
+static void put_in_use(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    const struct mw_account_row *in_use = &analysis->account.rows[MW_CATEGORY_MALLOC_IN_USE];
+    char piece[128], figure[32];
+    if (!analysis->heap_was_read || !analysis->account.has_rss || in_use->rss_bytes == 0)
+        return;
+    snprintf(piece, sizeof piece, "in use %s",
+             mw_unit_format(figure, text->unit, in_use->rss_bytes));
+    put_piece(text, 3, piece);
+}
+
+static void put_container(struct mw_text *text, const struct mw_cgroup *cgroup)
+{
+    char piece[128], usage[32], limit[32];
+    if (cgroup->version == 0 || cgroup->usage == MW_UNKNOWN)
+        return;
+    rough_format(usage, text->unit, cgroup->usage);
+    if (cgroup->limit == MW_UNKNOWN || cgroup->limit == 0)
+        snprintf(piece, sizeof piece, "cgroup %s %s, no limit", usage, text->unit.name);
+    else
+        snprintf(piece, sizeof piece, "container %s %s of %s (%.0f%%)", usage, text->unit.name,
+                 rough_format(limit, text->unit, cgroup->limit),
+                 (double)cgroup->usage * 100 / (double)cgroup->limit);
+    put_piece(text, 3, piece);
+}
+
+static void put_figures(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    const struct mw_account *account = &analysis->account;
+    const struct mw_process *process = &analysis->image.process;
+    char piece[128], figure[32];
+    snprintf(piece, sizeof piece, "%s %s %s", account->has_rss ? "RSS" : "mapped",
+             mw_unit_format(figure, text->unit, mw_where_total(analysis)), text->unit.name);
+    mw_text_put(text, MW_STYLE_BOLD, piece);
+    if (!account->has_rss)
+        put_piece(text, 3, "what was resident is not known: sizes throughout");
+    if (process->vm_hwm != MW_UNKNOWN && process->vm_hwm > account->rss_bytes && account->has_rss) {
+        snprintf(piece, sizeof piece, "peak %s", rough_format(figure, text->unit, process->vm_hwm));
+        put_piece(text, 3, piece);
+    }
+    put_runtime_figures(text, analysis);
+    put_in_use(text, analysis);
+    if (account->has_swap && account->swap_bytes > 0) {
+        snprintf(piece, sizeof piece, "swap %s",
+                 mw_unit_format(figure, text->unit, account->swap_bytes));
+        put_piece(text, 3, piece);
+    }
+    put_container(text, &analysis->cgroup);
+    mw_text_newline(text);
+}
+
+void mw_screen_header(struct mw_text *text, const struct mw_analysis *analysis,
+                      const struct mw_report_text_options *options)
+{
+    mw_screen_title(text, analysis, "", options->target);
+    put_figures(text, analysis);
+    mw_text_newline(text);
+}
+
+void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    if (!analysis->is_partial)
+        return;
+    mw_text_put(text, MW_STYLE_BOLD, "PARTIAL");
+    mw_text_pad(text, MW_SCREEN_TEXT_COLUMN);
+    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, 0, MW_STYLE_PLAIN, analysis->why_partial.text);
+    mw_text_newline(text);
+    if (analysis->why_partial.hint[0]) {
+        mw_screen_label(text, "hint");
+        mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, 0, MW_STYLE_PLAIN, analysis->why_partial.hint);
+        mw_text_newline(text);
+    }
+    mw_text_newline(text);
+}
+
+enum mw_status mw_report_text(const struct mw_analysis *analysis,
+                              const struct mw_report_text_options *options, struct mw_sink sink,
+                              struct mw_error *err)
+{
+    struct mw_text text;
+    mw_text_init(&text, sink, options->look);
+    text.unit = mw_unit_for(mw_where_total(analysis));
+    mw_screen_header(&text, analysis, options);
+    mw_screen_partial(&text, analysis);
+    mw_screen_verdicts(&text, analysis, options);
+    mw_screen_where(&text, analysis, options);
+    mw_screen_next(&text, analysis, options);
+    return mw_text_finish(&text, err);
+}

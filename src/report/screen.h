@@ -1,0 +1,60 @@
+/* report/screen.h: the parts of the one screen (SCREENS in the design): private to report_text.c
+ * and the files that print a part each. */
+#ifndef MW_REPORT_SCREEN_H
+#define MW_REPORT_SCREEN_H
+
+#include "report/emit.h"
+
+enum { MW_SCREEN_LABEL_COLUMN = 2, MW_SCREEN_TEXT_COLUMN = 9 };
+
+/* "  what   " and the like. */
+void mw_screen_label(struct mw_text *text, const char *label);
+
+/* Header lines: who, how large, what surrounds it. */
+void mw_screen_header(struct mw_text *text, const struct mw_analysis *analysis,
+                      const struct mw_report_text_options *options);
+
+/* A block for each verdict that is not minor (or for all). */
+void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis,
+                        const struct mw_report_text_options *options);
+
+/* The account in two columns; what is printed sums to the RSS that is printed. */
+void mw_screen_where(struct mw_text *text, const struct mw_analysis *analysis,
+                     const struct mw_report_text_options *options);
+
+/* The next commands worth typing. */
+void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
+                    const struct mw_report_text_options *options);
+
+/* One line of NEXT: a command and what to expect from it. */
+void mw_screen_command(struct mw_text *text, const char *command, const char *expect);
+
+/* The part of a screen that says why a part is missing and how to get it; nothing when whole. */
+void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis);
+
+/* Head of the other screens: "memwhy heap 4121  icinga2  glibc 2.36  paused 58 ms, 1 stop". */
+void mw_screen_title(struct mw_text *text, const struct mw_analysis *analysis, const char *command,
+                     const char *target);
+
+/* "58 ms", "0.36 s". */
+char *mw_screen_seconds(char text[32], double seconds);
+
+/* What the WHERE table shows: rows of the account, joined for people. */
+struct mw_where_row {
+    const char *label;
+    uint64_t bytes;   /* exact */
+    uint64_t printed; /* rounded so that the rows printed sum to the total printed */
+    char note[48];
+};
+enum { MW_WHERE_ROWS_MAX = 16 };
+
+/* Rows that are not empty, largest first, without `unknown`; *unknown_out gets that one. Returns
+ * the number of rows. Sizes instead of resident bytes when the account has none. */
+size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
+                     struct mw_where_row rows[MW_WHERE_ROWS_MAX],
+                     struct mw_where_row *unknown_out);
+
+/* The total that the rows sum to: RSS, or the mapped size. */
+uint64_t mw_where_total(const struct mw_analysis *analysis);
+
+#endif

@@ -1,0 +1,269 @@
+/* report/verdict_text.c: the verdict blocks of the screen.
+ *
+ * The first states that are leaked, growing or kept get a full block: what, why, was, peak, cure,
+ * not. What follows, and what is needed or outside, gets a short one, so that all of it stays on a
+ * screen. Every row is bounded in lines; the JSON has everything. */
+#include "report/screen.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FULL_BLOCKS_MAX = 2, ROW_LINES_MAX = 2, REMEDIES_MAX = 5, NOT_MAX = 4, WHY_MAX = 4 };
+enum { ACTION_COLUMNS_MAX = 44, GAIN_COLUMNS_MAX = 28, BASIS_COLUMNS_MIN = 16 };
+
+void mw_screen_label(struct mw_text *text, const char *label)
+{
+    mw_text_pad(text, MW_SCREEN_LABEL_COLUMN);
+    mw_text_put(text, MW_STYLE_PLAIN, label);
+    mw_text_pad(text, MW_SCREEN_TEXT_COLUMN);
+}
+
+static void put_row(struct mw_text *text, const char *label, const char *words)
+{
+    mw_screen_label(text, label);
+    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, words);
+    mw_text_newline(text);
+}
+
+static enum mw_text_style class_style(enum mw_class verdict_class)
+{
+    return verdict_class == MW_CLASS_LEAKED ? MW_STYLE_RED
+           : verdict_class == MW_CLASS_KEPT ? MW_STYLE_YELLOW
+                                            : MW_STYLE_BOLD;
+}
+
+/* "KEPT 1,981.7 MiB  trimmable-free  [proven" without the end of the bracket. */
+static void put_block_head(struct mw_text *text, const struct mw_verdict *verdict)
+{
+    char name[16], figure[32];
+    snprintf(name, sizeof name, "%s", mw_class_name(verdict->verdict_class));
+    for (char *at = name; *at; at++)
+        *at = (char)toupper((unsigned char)*at);
+    mw_text_put(text, class_style(verdict->verdict_class), name);
+    mw_text_printf(text, MW_STYLE_BOLD, " %s %s",
+                   mw_unit_format(figure, text->unit, verdict->bytes), text->unit.name);
+    mw_text_pad(text, text->column + 2);
+    mw_text_put(text, MW_STYLE_BOLD, verdict->id);
+    mw_text_pad(text, text->column + 2);
+    mw_text_printf(text, MW_STYLE_PLAIN, "[%s", mw_basis_name(verdict->basis));
+}
+
+/* What decided it stands in the bracket when it fits there. Returns whether it did. */
+static bool put_block_basis(struct mw_text *text, const struct mw_verdict *verdict)
+{
+    const char *reason = verdict->evidence_count > 0 ? verdict->evidence[0].text : "";
+    bool fits = reason[0] && text->column + 3 + mw_text_width(reason) <= text->look.width;
+    if (fits)
+        mw_text_printf(text, MW_STYLE_PLAIN, ": %s", reason);
+    mw_text_put(text, MW_STYLE_PLAIN, "]");
+    return fits;
+}
+
+/* Causes first, each with its id; then evidence that the bracket did not hold. */
+static void put_why(struct mw_text *text, const struct mw_verdicts *verdicts,
+                    const struct mw_verdict *verdict, size_t evidence_from)
+{
+    const char *label = "why";
+    char line[1024];
+    unsigned rows = 0;
+    for (size_t i = 0; i < verdicts->count && rows < WHY_MAX; i++) {
+        const struct mw_verdict *cause = &verdicts->items[i];
+        if (!cause->part_of || strcmp(cause->part_of, verdict->id) != 0)
+            continue;
+        snprintf(line, sizeof line, "%s: %s", cause->id, cause->summary);
+        put_row(text, label, line);
+        label = "";
+        rows++;
+    }
+    for (size_t i = evidence_from; i < verdict->evidence_count && rows < WHY_MAX; i++, rows++) {
+        put_row(text, label, verdict->evidence[i].text);
+        label = "";
+    }
+}
+
+static const char *remedy_basis(const struct mw_remedy *remedy)
+{
+    return remedy->basis ? remedy->basis : "";
+}
+
+static void gain_format(char text[96], struct mw_unit unit, const struct mw_remedy *remedy)
+{
+    char low[32], high[32];
+    mw_unit_format(low, unit, remedy->gain_low_bytes);
+    mw_unit_format(high, unit, remedy->gain_high_bytes);
+    if (!remedy->has_gain)
+        snprintf(text, 96, "not predictable");
+    else if (strcmp(low, high) == 0)
+        snprintf(text, 96, "-%s %s", high, unit.name);
+    else if (remedy->gain_low_bytes == 0)
+        snprintf(text, 96, "up to -%s %s", high, unit.name);
+    else
+        snprintf(text, 96, "-%s to -%s %s", low, high, unit.name);
+}
+
+struct remedy_list {
+    const struct mw_remedy *items[REMEDIES_MAX];
+    size_t count;
+};
+
+static void remedies_collect(struct remedy_list *list, const struct mw_verdict *verdict,
+                             size_t max)
+{
+    for (size_t i = 0; i < verdict->remedy_count && list->count < max; i++) {
+        bool seen = false;
+        for (size_t k = 0; k < list->count; k++)
+            seen = seen || strcmp(list->items[k]->action, verdict->remedies[i].action) == 0;
+        if (!seen)
+            list->items[list->count++] = &verdict->remedies[i];
+    }
+}
+
+/* Three bands: action, gain, how the gain is known. */
+static void put_remedies(struct mw_text *text, const struct remedy_list *list)
+{
+    unsigned action = 0, gain = 0;
+    char figure[96];
+    for (size_t i = 0; i < list->count; i++) {
+        unsigned wide = mw_text_width(list->items[i]->action);
+        action = wide > action ? wide : action;
+        gain_format(figure, text->unit, list->items[i]);
+        wide = mw_text_width(figure);
+        gain = wide > gain ? wide : gain;
+    }
+    gain = gain > GAIN_COLUMNS_MAX ? GAIN_COLUMNS_MAX : gain;
+    unsigned fixed = MW_SCREEN_TEXT_COLUMN + 2 + gain + 2 + BASIS_COLUMNS_MIN;
+    unsigned room = text->look.width > fixed + 20 ? text->look.width - fixed : 20;
+    room = room > ACTION_COLUMNS_MAX ? ACTION_COLUMNS_MAX : room;
+    action = action > room ? room : action;
+    unsigned gain_column = MW_SCREEN_TEXT_COLUMN + action + 2;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct mw_remedy *remedy = list->items[i];
+        gain_format(figure, text->unit, remedy);
+        mw_screen_label(text, i == 0 ? "cure" : "");
+        struct mw_text_band bands[] = {
+            {MW_SCREEN_TEXT_COLUMN, MW_SCREEN_TEXT_COLUMN + action, MW_STYLE_PLAIN, remedy->action},
+            {gain_column, gain_column + gain, remedy->has_gain ? MW_STYLE_BOLD : MW_STYLE_PLAIN,
+             figure},
+            {gain_column + gain + 2, text->look.width, MW_STYLE_PLAIN, remedy_basis(remedy)},
+        };
+        mw_text_bands(text, bands, 3, ROW_LINES_MAX + 1);
+    }
+}
+
+/* "id: why" one after the other, a new line where the next does not fit. */
+static void put_ruled_out(struct mw_text *text, const struct mw_verdict *verdict)
+{
+    size_t count = verdict->ruled_out_count < NOT_MAX ? verdict->ruled_out_count : NOT_MAX;
+    for (size_t i = 0; i < count; i++) {
+        char line[512];
+        snprintf(line, sizeof line, "%s: %s", verdict->ruled_out[i].id, verdict->ruled_out[i].why);
+        unsigned needed = mw_text_width(line) + 3;
+        if (i == 0) {
+            mw_screen_label(text, "not");
+        } else if (text->column + needed > text->look.width) {
+            mw_text_newline(text);
+            mw_text_pad(text, MW_SCREEN_TEXT_COLUMN);
+        } else {
+            mw_text_pad(text, text->column + 3);
+        }
+        mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, line);
+    }
+    if (count > 0)
+        mw_text_newline(text);
+}
+
+/* What stands beside the verdicts goes into the first full block of the class that it is about. */
+struct beside {
+    bool was, peak, known; /* still to be printed */
+};
+
+static void put_beside(struct mw_text *text, const struct mw_verdicts *verdicts,
+                       const struct mw_verdict *verdict, struct beside *beside)
+{
+    if (beside->was && verdicts->was && verdict->verdict_class == MW_CLASS_KEPT) {
+        put_row(text, "was", verdicts->was);
+        beside->was = false;
+    }
+    if (beside->known) {
+        for (size_t i = 0; i < verdicts->known_count; i++)
+            put_row(text, i == 0 ? "known" : "", verdicts->known[i]);
+        beside->known = false;
+    }
+    if (beside->peak && verdicts->peak) {
+        put_row(text, "peak", verdicts->peak);
+        beside->peak = false;
+    }
+}
+
+static void put_full(struct mw_text *text, const struct mw_verdicts *verdicts,
+                     const struct mw_verdict *verdict, struct beside *beside)
+{
+    struct remedy_list remedies = {.count = 0};
+    put_block_head(text, verdict);
+    bool in_bracket = put_block_basis(text, verdict);
+    mw_text_newline(text);
+    put_row(text, "what", verdict->summary);
+    put_why(text, verdicts, verdict, in_bracket ? 1 : 0);
+    put_beside(text, verdicts, verdict, beside);
+    remedies_collect(&remedies, verdict, REMEDIES_MAX);
+    for (size_t i = 0; i < verdicts->count; i++)
+        if (verdicts->items[i].part_of && strcmp(verdicts->items[i].part_of, verdict->id) == 0)
+            remedies_collect(&remedies, &verdicts->items[i], REMEDIES_MAX);
+    put_remedies(text, &remedies);
+    put_ruled_out(text, verdict);
+    mw_text_newline(text);
+}
+
+static void put_short(struct mw_text *text, const struct mw_verdict *verdict)
+{
+    struct remedy_list remedies = {.count = 0};
+    put_block_head(text, verdict);
+    mw_text_put(text, MW_STYLE_PLAIN, "]");
+    mw_text_pad(text, text->column + 2);
+    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, verdict->summary);
+    mw_text_newline(text);
+    remedies_collect(&remedies, verdict, verdict->verdict_class == MW_CLASS_NEEDED ? 1 : 2);
+    put_remedies(text, &remedies);
+}
+
+/* The account has its own row for what nobody owns. */
+static bool is_unknown(const struct mw_verdict *verdict)
+{
+    return strcmp(verdict->id, "unknown") == 0;
+}
+
+static bool is_shown(const struct mw_verdict *verdict, bool all)
+{
+    return !verdict->part_of && !is_unknown(verdict) && (all || !verdict->minor);
+}
+
+void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis,
+                        const struct mw_report_text_options *options)
+{
+    const struct mw_verdicts *verdicts = &analysis->verdicts;
+    struct beside beside = {true, true, true};
+    unsigned full = 0;
+    bool had_short = false;
+    for (size_t i = 0; i < verdicts->count; i++) {
+        const struct mw_verdict *verdict = &verdicts->items[i];
+        if (!is_shown(verdict, options->all))
+            continue;
+        bool is_full = verdict->verdict_class <= MW_CLASS_KEPT && !verdict->minor &&
+                       (full < FULL_BLOCKS_MAX || options->all);
+        if (is_full) {
+            put_full(text, verdicts, verdict, &beside);
+            full++;
+        } else {
+            put_short(text, verdict);
+            had_short = true;
+        }
+    }
+    if (full == 0 && (verdicts->known_count > 0 || verdicts->peak)) {
+        const struct mw_verdict none = {.verdict_class = MW_CLASS_NEEDED};
+        put_beside(text, verdicts, &none, &beside);
+        had_short = true;
+    }
+    if (had_short)
+        mw_text_newline(text);
+}
