@@ -6,6 +6,7 @@
  * docs/formats/glibc.md. */
 #include "heap/glibc/glibc.h"
 
+#include "base/clock.h"
 #include "heap/glibc/internal.h"
 
 #include <stdio.h>
@@ -91,6 +92,8 @@ static enum mw_status glibc_walk(struct mw_image *image, const struct mw_heap_op
         .context = context,
         .findings = findings,
     };
+    if (image->kind == MW_IMAGE_LIVE && context)
+        glibc.scan_until_ns = mw_clock_monotonic_ns() + context->pause_ns_max;
     enum mw_status status = mw_window_init(&glibc.window, image);
     if (status == MW_OK)
         status = glibc_find_all(&glibc, err);

@@ -54,6 +54,8 @@ struct mw_glibc {
     bool safe_linking, linking_known;
     bool consolidates; /* malloc_trim merges fastbins first: up to 2.42 */
 
+    uint64_t scan_until_ns; /* monotonic: a live target is not held longer to look at every page */
+
     uint64_t n_mmaps, mmapped_mem;
     mw_addr sbrk_base;
     struct mw_heap_parameters parameters;
@@ -101,6 +103,11 @@ mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit
 enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_addr end);
 /* Is address in a segment known at the last sort? *end_out is where that ends. O(log n). */
 bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out);
+
+/* The next page to look at in a scan of every page of run, or its end when the scan must stop: the
+ * time is up, or it was cancelled (*status). Steps over known segments. */
+mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *run, mw_addr page,
+                           enum mw_status *status);
 
 /* mmapped.c */
 enum mw_status mw_glibc_find_mmapped(struct mw_glibc *glibc);

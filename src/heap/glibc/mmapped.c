@@ -138,27 +138,22 @@ static enum mw_status region_starts_try(struct mw_glibc *glibc, struct mmapped_s
 
 static enum mw_status every_page_try(struct mw_glibc *glibc, struct mmapped_search *search)
 {
-    uint64_t page_size = glibc->image->page_size;
+    enum mw_status status = MW_OK;
     mw_glibc_sort_segments(glibc);
-    for (size_t i = 0; i < glibc->runs.count; i++) {
+    for (size_t i = 0; i < glibc->runs.count && status == MW_OK; i++) {
         const struct mw_glibc_run *run = &glibc->runs.items[i];
         mw_window_reset(&glibc->window, run->end);
-        mw_addr page = run->start;
-        while (page < run->end && !search_is_done(glibc, search)) {
-            if (mw_context_canceled(glibc->context))
-                return MW_CANCELED;
+        mw_addr page = mw_glibc_scan_step(glibc, run, run->start, &status);
+        while (page < run->end && status == MW_OK && !search_is_done(glibc, search)) {
             mw_addr next;
-            if (mw_glibc_in_segment(glibc, page, &next)) {
-                page = (next + page_size - 1) & ~(page_size - 1);
-                continue;
-            }
-            enum mw_status status = page_test(glibc, run, page, search, &next);
-            if (status != MW_OK)
-                return status;
-            page = next == page ? page + page_size : next;
+            status = page_test(glibc, run, page, search, &next);
+            if (next == page)
+                next += glibc->image->page_size;
+            if (status == MW_OK)
+                page = mw_glibc_scan_step(glibc, run, next, &status);
         }
     }
-    return MW_OK;
+    return status;
 }
 
 enum mw_status mw_glibc_find_mmapped(struct mw_glibc *glibc)

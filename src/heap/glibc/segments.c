@@ -10,6 +10,7 @@
  *
  * The sum over segments and foreign gaps equals system_mem: that proves them complete. Chains are
  * checked by walking them; the scan for the start behind a gap is linear in the gap. */
+#include "base/clock.h"
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
 
@@ -201,30 +202,44 @@ static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
     return segment_add(glibc, page, page, &end, MW_SEGMENT_MORECORE, run->locked);
 }
 
+mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *run, mw_addr page,
+                           enum mw_status *status)
+{
+    mw_addr page_size = glibc->image->page_size, end;
+    if (mw_context_canceled(glibc->context)) {
+        *status = MW_CANCELED;
+        return run->end;
+    }
+    while (page < run->end && mw_glibc_in_segment(glibc, page, &end))
+        page = (end + page_size - 1) & ~(page_size - 1);
+    if (glibc->scan_until_ns && page % MW_WINDOW_BYTES == 0 &&
+        mw_clock_monotonic_ns() > glibc->scan_until_ns) {
+        mw_finding_add(glibc->findings, "scan-cut-short", page, run->end - page,
+                       "the search for malloc's mappings would have held the target too long");
+        return run->end;
+    }
+    return page < run->end ? page : run->end;
+}
+
 /* Until the sum equals system_mem, look at each page of the runs that are not claimed yet. */
 static enum mw_status morecore_segments_find(struct mw_glibc *glibc)
 {
     struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    enum mw_status status = MW_OK;
     mw_glibc_sort_segments(glibc);
-    for (size_t i = 0; i < glibc->runs.count; i++) {
+    for (size_t i = 0; i < glibc->runs.count && status == MW_OK; i++) {
         const struct mw_glibc_run *run = &glibc->runs.items[i];
         mw_window_reset(&glibc->window, run->end);
-        mw_addr page = run->start;
-        while (page < run->end && arena->segment_bytes < arena->public.system_bytes) {
-            if (mw_context_canceled(glibc->context))
-                return MW_CANCELED;
+        mw_addr page = mw_glibc_scan_step(glibc, run, run->start, &status);
+        while (page < run->end && status == MW_OK &&
+               arena->segment_bytes < arena->public.system_bytes) {
             mw_addr next;
-            if (mw_glibc_in_segment(glibc, page, &next)) {
-                page = (next + glibc->image->page_size - 1) & ~((mw_addr)glibc->image->page_size - 1);
-                continue;
-            }
-            enum mw_status status = morecore_page_test(glibc, page, run, &next);
-            if (status != MW_OK)
-                return status;
-            page = next;
+            status = morecore_page_test(glibc, page, run, &next);
+            if (status == MW_OK)
+                page = mw_glibc_scan_step(glibc, run, next, &status);
         }
     }
-    return MW_OK;
+    return status;
 }
 
 bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out)
