@@ -173,18 +173,20 @@ static struct path_rule rule_of_file(const struct mw_claiming *claiming, size_t 
 
 /* ---- .bss ---- */
 
-/* The end of the .bss that begins where mapping i, the data of a program, ends: at most the end of
- * the anonymous mapping behind it. Without its headers all of that. */
+/* The end of the .bss that begins where mapping i, the data of a program, ends: that of its last
+ * page, at most the end of the anonymous mapping behind it. Without its headers all of that. */
 static mw_addr bss_end(const struct mw_claiming *claiming, size_t i)
 {
     mw_addr end = claiming->maps[i + 1].end;
+    uint64_t page_mask = claiming->image->page_size ? claiming->image->page_size - 1 : 4095;
     struct mw_elf_map elf;
     mw_addr base = mw_elf_base_of(claiming->image, claiming->maps[i].start);
     if (!(claiming->image->can & MW_CAN_READ) || base == 0 ||
         mw_elf_map_read(claiming->image, base, &elf) != MW_OK ||
-        elf.end <= claiming->maps[i].start)
+        elf.end <= claiming->maps[i].start || elf.end >= end)
         return end;
-    return elf.end < end ? elf.end : end;
+    mw_addr last_page = (elf.end - 1) & ~page_mask;
+    return end - last_page > page_mask ? last_page + page_mask + 1 : end;
 }
 
 /* The anonymous mapping behind mapping i, the data of a program. */

@@ -285,6 +285,8 @@ static enum mw_status candidates_choose(struct search *search)
     enum mw_status status = MW_OK;
     for (size_t i = 0; i < search->found.count; i++)
         must_be_marked |= search->found.items[i].is_marked;
+    if (search->found.count == 0)
+        return MW_OK;
     candidates_rank(&search->found);
     for (size_t i = 0; i < search->found.count && status == MW_OK; i++) {
         const struct candidate *candidate = &search->found.items[i];
