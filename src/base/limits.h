@@ -14,6 +14,7 @@
 #define MW_LIMIT_PROCESSES ((size_t)1 << 18)  /* rows of the process list */
 #define MW_LIMIT_ELF_SEGMENTS ((size_t)1 << 20)
 #define MW_LIMIT_ELF_NOTE_BYTES ((size_t)256 << 20)
+#define MW_LIMIT_CORE_BYTES ((uint64_t)1 << 40) /* of an unpacked core */
 #define MW_LIMIT_ELF_SYMBOLS ((size_t)1 << 22)
 #define MW_LIMIT_MODULES ((size_t)1 << 16)
 #define MW_LIMIT_ARENAS ((size_t)1 << 16)     /* 8 × 4096 CPUs, doubled */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <assert.h>
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,13 +40,13 @@ enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page
                               uint8_t *flags_out, struct mw_error *err)
 {
     assert(image->ops && image->page_size > 0);
-    assert(start % image->page_size == 0);
     uint64_t bytes, end;
     if (!(image->can & MW_CAN_PAGES))
         return mw_fail(err, MW_UNSUPPORTED, "residency page by page is not known here");
-    if (__builtin_mul_overflow(page_count, image->page_size, &bytes) ||
+    if (start % image->page_size != 0 ||
+        __builtin_mul_overflow(page_count, image->page_size, &bytes) ||
         __builtin_add_overflow(start, bytes, &end))
-        return mw_fail_at(err, MW_INVALID, start, "a range of pages beyond the address space");
+        return mw_fail_at(err, MW_INVALID, start, "not a range of whole pages");
     if (page_count == 0)
         return MW_OK;
     memset(flags_out, 0, page_count);
@@ -83,6 +84,29 @@ void mw_image_resume(struct mw_image *image)
 enum mw_status mw_image_refresh(struct mw_image *image, struct mw_error *err)
 {
     return image->ops->refresh ? image->ops->refresh(image, err) : MW_OK;
+}
+
+void mw_image_auxv_store(struct mw_image *image, uint64_t type, uint64_t value)
+{
+    switch (type) {
+    case AT_ENTRY:
+        image->entry = value;
+        break;
+    case AT_PHDR:
+        image->phdr = value;
+        break;
+    case AT_BASE:
+        image->base = value;
+        break;
+    case AT_RANDOM:
+        image->at_random = value;
+        break;
+    case AT_SYSINFO_EHDR:
+        image->vdso = value;
+        break;
+    default:
+        break;
+    }
 }
 
 void mw_image_close(struct mw_image *image)

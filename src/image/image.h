@@ -134,7 +134,8 @@ enum mw_status mw_image_read_u64(struct mw_image *image, mw_addr address,
 /* As much of [address, address+length) as can be read from its start; returns the byte count. */
 size_t mw_image_read_some(struct mw_image *image, mw_addr address, void *buffer, size_t length);
 
-/* Flags of page_count pages from start (page-aligned). MW_UNSUPPORTED without MW_CAN_PAGES. */
+/* Flags of page_count pages from start (page-aligned). MW_UNSUPPORTED without MW_CAN_PAGES,
+ * MW_INVALID for a range that is not of whole pages. */
 enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page_count,
                               uint8_t *flags_out, struct mw_error *err) MW_MUST_CHECK;
 
@@ -157,6 +158,9 @@ static inline const struct mw_mapping *mw_image_region(const struct mw_image *im
 {
     return mw_mapping_find(&image->regions, address);
 }
+
+/* For sources: keep one entry of the auxiliary vector (AT_ENTRY, AT_PHDR, …; others are ignored). */
+void mw_image_auxv_store(struct mw_image *image, uint64_t type, uint64_t value);
 
 /* Resumes if needed, releases everything. NULL and half-opened images are fine. */
 void mw_image_close(struct mw_image *image);

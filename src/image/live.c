@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,6 +50,18 @@ bool mw_live_is_gone(const struct mw_live *live)
     return state == 'X' || state == 'Z';
 }
 
+/* Do we have CAP_SYS_PTRACE? */
+static bool can_trace(const struct mw_live *live)
+{
+    MW_FREE char *status = NULL;
+    size_t length;
+    if (mw_io_read_file_at(live->proc_fd, "thread-self/status", 64 << 10, &status, &length, NULL) !=
+        MW_OK)
+        return false;
+    const char *line = strstr(status, "\nCapEff:");
+    return line && strtoull(line + 8, NULL, 16) >> CAP_SYS_PTRACE & 1;
+}
+
 void mw_live_hint_denied(const struct mw_live *live, struct mw_error *err)
 {
     MW_FREE char *yama = NULL;
@@ -58,11 +71,16 @@ void mw_live_hint_denied(const struct mw_live *live, struct mw_error *err)
         yama[0] == '3')
         mw_error_hint(err, "kernel.yama.ptrace_scope is 3 until the next boot; take a core with "
                            "the program's own means and run: memwhy CORE");
-    else if (geteuid() == 0)
+    else if (geteuid() != 0)
+        mw_error_hint(err, "sudo memwhy %d", live->pid);
+    else if (!can_trace(live))
         mw_error_hint(err, "this root lacks CAP_SYS_PTRACE: docker run --cap-add SYS_PTRACE, or "
                            "kubectl debug --profile=sysadmin");
     else
-        mw_error_hint(err, "sudo memwhy %d", live->pid);
+        mw_error_hint(err,
+                      "a security module or another user namespace forbids it: memwhy doctor "
+                      "%d",
+                      live->pid);
 }
 
 /* -- the mappings ---------------------------------------------------------------------------- */
@@ -132,29 +150,6 @@ static enum mw_status load_regions(struct mw_image *image, const struct mw_proce
 
 /* -- the auxiliary vector and the architecture ----------------------------------------------- */
 
-static void store_auxv_entry(struct mw_image *image, uint64_t type, uint64_t value)
-{
-    switch (type) {
-    case AT_ENTRY:
-        image->entry = value;
-        break;
-    case AT_PHDR:
-        image->phdr = value;
-        break;
-    case AT_BASE:
-        image->base = value;
-        break;
-    case AT_RANDOM:
-        image->at_random = value;
-        break;
-    case AT_SYSINFO_EHDR:
-        image->vdso = value;
-        break;
-    default:
-        break;
-    }
-}
-
 static void load_auxv(struct mw_image *image, const struct mw_live *live)
 {
     uint64_t words[2 * AUXV_ENTRIES_MAX];
@@ -166,11 +161,11 @@ static void load_auxv(struct mw_image *image, const struct mw_live *live)
     if (is_32_bit) {
         const uint32_t *halves = (const uint32_t *)(const void *)words;
         for (size_t i = 0; i + 1 < (size_t)got / sizeof *halves; i += 2)
-            store_auxv_entry(image, halves[i], halves[i + 1]);
+            mw_image_auxv_store(image, halves[i], halves[i + 1]);
         return;
     }
     for (size_t i = 0; i + 1 < (size_t)got / sizeof *words; i += 2)
-        store_auxv_entry(image, words[i], words[i + 1]);
+        mw_image_auxv_store(image, words[i], words[i + 1]);
 }
 
 static enum mw_arch arch_of_machine(uint16_t machine)

@@ -1,7 +1,8 @@
 /* proc/cgroup.h: the memory cgroup around a process, v1 and v2.
  *
  * Found from /proc/PID/cgroup and the mount table; the root of the hierarchy is injectable. The
- * limit is the smallest one up the path. Unknown figures are MW_UNKNOWN, bytes otherwise. */
+ * limit is the smallest one up the path, and the figures are those of the group it belongs to (of
+ * the process's own group without a limit). Unknown figures are MW_UNKNOWN, bytes otherwise. */
 #ifndef MW_PROC_CGROUP_H
 #define MW_PROC_CGROUP_H
 

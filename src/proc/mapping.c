@@ -17,6 +17,15 @@ bool mw_mapping_is_anonymous(const struct mw_mapping *map)
     return map->inode == 0 && map->name[0] != '/';
 }
 
+size_t mw_mapping_name_trim(const char *name, size_t length, bool *deleted_out)
+{
+    static const char mark[] = " (deleted)";
+    size_t mark_length = sizeof mark - 1;
+    *deleted_out =
+        length > mark_length && memcmp(name + length - mark_length, mark, mark_length) == 0;
+    return *deleted_out ? length - mark_length : length;
+}
+
 /* Room for length + 1 bytes in the name storage; NULL when out of memory. */
 static char *name_reserve(struct mw_mapping_list *list, size_t length)
 {

@@ -102,6 +102,9 @@ static inline uint64_t mw_mapping_counter(const struct mw_mapping *map, enum mw_
 /* Not backed by a named file: private anonymous, [heap], [stack], [anon:…]. */
 bool mw_mapping_is_anonymous(const struct mw_mapping *map);
 
+/* Length of a mapping's name without the kernel's " (deleted)"; *deleted_out tells if it was there. */
+size_t mw_mapping_name_trim(const char *name, size_t length, bool *deleted_out);
+
 /* Append a copy of map with its name (length bytes) stored in the list. MW_LIMIT, MW_NOMEM;
  * MW_CORRUPT when it does not come after the last one or is empty. */
 enum mw_status mw_mapping_list_add(struct mw_mapping_list *list, const struct mw_mapping *map,

@@ -179,17 +179,6 @@ static bool parse_header(struct span *line, struct mw_mapping *map)
     return map->start < map->end && major <= UINT32_MAX && minor <= UINT32_MAX;
 }
 
-/* The kernel marks the path of a removed file; the mark is no part of the name. */
-static void strip_deleted(struct span *name, struct mw_mapping *map)
-{
-    static const char mark[] = " (deleted)";
-    size_t length = (size_t)(name->end - name->at);
-    if (length < sizeof mark || memcmp(name->end - (sizeof mark - 1), mark, sizeof mark - 1) != 0)
-        return;
-    name->end -= sizeof mark - 1;
-    map->deleted = true;
-}
-
 struct smaps_parser {
     struct mw_mapping_list *list;
     struct mw_findings *findings;
@@ -322,7 +311,7 @@ static enum mw_status parse_line(struct smaps_parser *parser, struct span line)
     enum mw_status status = flush_current(parser);
     if (status != MW_OK)
         return status;
-    strip_deleted(&line, &map);
+    line.end = line.at + mw_mapping_name_trim(line.at, (size_t)(line.end - line.at), &map.deleted);
     parser->current = map;
     parser->name = line;
     parser->has_current = true;
