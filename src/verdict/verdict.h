@@ -2,7 +2,13 @@
  *
  * Rules are pure functions of an evidence record; the engine charges bytes, orders the verdicts,
  * and adds `unknown`. A rule states what decided it, what it ruled out and what each remedy would
- * give, computed from this process's own figures. shared facts: docs/guide/verdicts.md.
+ * give, computed from this process's own figures. For users: docs/guide/verdicts.md; for
+ * developers: docs/design/006-verdict-engine.md.
+ *
+ * Every resident byte is charged to one top-level verdict (part_of NULL): those of every class but
+ * `outside` add up to the account's total. Verdicts of class `outside` carry bytes that are not in
+ * the process's RSS (swap, kernel, page cache). A verdict with part_of explains the same bytes
+ * again.
  *
  * To add a rule: one function in the file of its family, one row in rules.c, one fixture in
  * tests/live/test_verdicts.py that shows it first and one look-alike that it must not fire on. */
@@ -16,7 +22,13 @@
 #include "runtime/probe.h"
 
 /* Contract order: the order in which verdicts are shown. */
-enum mw_class { MW_CLASS_LEAKED, MW_CLASS_GROWING, MW_CLASS_KEPT, MW_CLASS_OUTSIDE, MW_CLASS_NEEDED };
+enum mw_class {
+    MW_CLASS_LEAKED,
+    MW_CLASS_GROWING,
+    MW_CLASS_KEPT,
+    MW_CLASS_OUTSIDE,
+    MW_CLASS_NEEDED
+};
 enum mw_basis { MW_BASIS_PROVEN, MW_BASIS_LIKELY, MW_BASIS_POSSIBLE };
 const char *mw_class_name(enum mw_class verdict_class);
 const char *mw_basis_name(enum mw_basis basis);
@@ -45,7 +57,7 @@ struct mw_verdict {
     const char *id; /* static, from VERDICTS */
     enum mw_class verdict_class;
     enum mw_basis basis;
-    uint64_t bytes; /* charged to it; resident unless the target has no residency */
+    uint64_t bytes;      /* charged to it; resident unless the target has no residency */
     const char *part_of; /* id of the state that it explains, NULL: top level */
     bool minor;
     char *summary; /* one sentence */
@@ -61,9 +73,10 @@ struct mw_verdicts {
     struct mw_verdict *items;
     size_t count, room;
     /* beside the verdicts */
-    char *peak;  /* sentence about the peak, NULL: nothing to say */
-    char *was;   /* what the kept free memory last held, NULL */
-    char **known; /* known causes and leftovers of workarounds, sentences */
+    char *peak;      /* sentence about the peak, NULL: nothing to say */
+    char *was;       /* what the kept free memory last held, NULL */
+    char *container; /* who holds a container that is near its limit, NULL: nothing to say */
+    char **known;    /* known causes and leftovers of workarounds, sentences */
     size_t known_count, known_room;
 };
 
@@ -80,11 +93,13 @@ struct mw_evidence {
     bool heap_was_read; /* false: mapping level only */
 };
 
-/* Evaluate all rules, charge, order. MW_NOMEM. */
+/* Evaluate all rules, charge, order. Reads nothing but `evidence`; linear in its arrays. MW_NOMEM,
+ * then verdicts_out is untouched. */
 enum mw_status mw_verdicts_evaluate(const struct mw_evidence *evidence,
                                     struct mw_verdicts *verdicts_out,
                                     struct mw_error *err) MW_MUST_CHECK;
 
+/* The verdict with this id, or NULL. */
 const struct mw_verdict *mw_verdict_find(const struct mw_verdicts *verdicts, const char *id);
 
 void mw_verdicts_deinit(struct mw_verdicts *verdicts);
