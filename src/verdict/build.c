@@ -91,8 +91,7 @@ unsigned mw_percent(uint64_t part, uint64_t whole)
 }
 
 struct mw_verdict *mw_verdict_add(struct mw_scope *scope, const char *id,
-                                  enum mw_class verdict_class, enum mw_basis basis,
-                                  uint64_t bytes)
+                                  enum mw_class verdict_class, enum mw_basis basis, uint64_t bytes)
 {
     struct mw_verdicts *list = scope->verdicts;
     if (scope->status != MW_OK)
@@ -200,8 +199,8 @@ void mw_verdict_rule_out(struct mw_scope *scope, struct mw_verdict *verdict, con
         free(text);
 }
 
-struct mw_remedy *mw_remedy_add(struct mw_scope *scope, struct mw_verdict *verdict,
-                                const char *fmt, ...)
+struct mw_remedy *mw_remedy_add(struct mw_scope *scope, struct mw_verdict *verdict, const char *fmt,
+                                ...)
 {
     va_list ap;
     va_start(ap, fmt);

@@ -21,8 +21,8 @@ struct mw_phrase {
 
 /* "1,981.7 MiB" in the unit of the screen; in a smaller one when it would read 0.0. */
 struct mw_label mw_label_bytes(const struct mw_scope *scope, uint64_t bytes);
-struct mw_label mw_label_size(uint64_t bytes);   /* "96 B", "31.4 MiB": exact below 4 KiB */
-struct mw_label mw_label_count(uint64_t count);  /* "42,231" */
+struct mw_label mw_label_size(uint64_t bytes);  /* "96 B", "31.4 MiB": exact below 4 KiB */
+struct mw_label mw_label_count(uint64_t count); /* "42,231" */
 /* Bytes of a target, escaped and shortened to 48. NULL is "?". */
 struct mw_phrase mw_phrase_name(const char *name);
 /* "4121" or "PID" */
@@ -38,8 +38,7 @@ unsigned mw_percent(uint64_t part, uint64_t whole); /* rounded; 0 of nothing */
 
 /* A new top-level verdict, charged with bytes. Valid until the evaluation ends. */
 struct mw_verdict *mw_verdict_add(struct mw_scope *scope, const char *id,
-                                  enum mw_class verdict_class, enum mw_basis basis,
-                                  uint64_t bytes);
+                                  enum mw_class verdict_class, enum mw_basis basis, uint64_t bytes);
 
 /* Replace the text in *slot. */
 void mw_text_set(struct mw_scope *scope, char **slot, const char *fmt, ...) MW_PRINTF(3, 4);
@@ -54,8 +53,8 @@ void mw_verdict_rule_out(struct mw_scope *scope, struct mw_verdict *verdict, con
                          const char *fmt, ...) MW_PRINTF(4, 5);
 
 /* A remedy without a gain; a scratch one after a failure. Valid until the next is added. */
-struct mw_remedy *mw_remedy_add(struct mw_scope *scope, struct mw_verdict *verdict,
-                                const char *fmt, ...) MW_PRINTF(3, 4);
+struct mw_remedy *mw_remedy_add(struct mw_scope *scope, struct mw_verdict *verdict, const char *fmt,
+                                ...) MW_PRINTF(3, 4);
 void mw_remedy_gain(struct mw_remedy *remedy, uint64_t low_bytes, uint64_t high_bytes);
 
 /* A sentence for verdicts->known. */

@@ -1,21 +1,39 @@
 /* verdict/candidate.c: blocks of one size that hold much of what is in use.
  *
- * That is how a leak looks, and a cache, a table and a connection pool too. Only reachability
- * tells them apart, and this version does not compute it. So the candidate is part of `healthy`,
- * is of the class that in-use memory has until something else is shown, and says that it is
- * undecided: a headline LEAKED over live memory would cost more than it could gain. */
+ * That is how a leak looks, and a cache or a table too. Only reachability tells them apart, and
+ * this version does not compute it. So whatever is said here is a candidate, its basis is
+ * `possible`, and it gives way to what is counted:
+ *
+ *   - at the top, class leaked, only where one size holds half of what is in use, a quarter of the
+ *     RSS and more than malloc keeps free: then the question "leak or cache?" is the answer that
+ *     the engineer needs first;
+ *   - below that, from 30 % of what is in use, a part of `healthy` and of its class: in use, and
+ *     not decided.
+ *
+ * docs/design/006-verdict-engine.md argues for the two thresholds. */
 #include "verdict/build.h"
 
-enum { BLOCKS_MIN = 1000, SHARE_PERCENT = 30, RSS_PERCENT = 5 };
+#include <stdio.h>
+
+enum {
+    BLOCKS_MIN = 1000,
+    UNDECIDED_IN_USE_PERCENT = 30,
+    UNDECIDED_RSS_PERCENT = 5,
+    LEAK_IN_USE_PERCENT = 50,
+    LEAK_RSS_PERCENT = 25,
+};
+#define LEAK_BYTES_MIN (8 * MW_MIB)
 
 struct size_group {
     uint64_t size_bytes, count, bytes, free_count;
 };
 
-static struct size_group largest_group(const struct mw_allocator *glibc)
+/* The size that holds the most bytes in use, count 0 when none has enough blocks. */
+static struct size_group largest_group(const struct mw_scope *scope)
 {
     struct size_group largest = {0};
-    for (size_t i = 0; i < glibc->size_count; i++) {
+    const struct mw_allocator *glibc = scope->figures.glibc;
+    for (size_t i = 0; glibc && i < glibc->size_count; i++) {
         const struct mw_size_row *row = &glibc->sizes[i];
         uint64_t bytes;
         if (row->in_use_count < BLOCKS_MIN ||
@@ -27,37 +45,102 @@ static struct size_group largest_group(const struct mw_allocator *glibc)
     return largest;
 }
 
-void mw_rule_native_leak_candidate(struct mw_scope *scope)
+static bool holds_of_in_use(const struct mw_scope *scope, const struct size_group *group,
+                            unsigned percent)
+{
+    return group->count > 0 && group->bytes >= scope->figures.in_use_bytes / 100 * percent;
+}
+
+/* If it grew steadily since the start: a rate, and when it meets the limit. */
+static void rate_note(struct mw_scope *scope, struct mw_verdict *verdict,
+                      const struct size_group *group)
+{
+    double uptime = scope->process->uptime_seconds;
+    if (!(uptime >= 60) || uptime > 1e10)
+        return;
+    const struct mw_cgroup *cgroup = scope->evidence->cgroup;
+    double per_day = (double)group->bytes / uptime * 86400;
+    char limit[64] = "";
+    if (cgroup && cgroup->version != 0 && mw_known(cgroup->limit) && mw_known(cgroup->usage) &&
+        cgroup->limit > cgroup->usage && per_day >= 1)
+        snprintf(limit, sizeof limit, ", limit in ~%.0f days",
+                 (double)(cgroup->limit - cgroup->usage) / per_day);
+    mw_verdict_note(scope, verdict, "heap walk, status",
+                    "if steady since the start: one block per %.1f s, %s a day%s [possible]",
+                    uptime / (double)group->count,
+                    MW_SIZE(per_day < 0x1p63 ? (uint64_t)per_day : UINT64_MAX), limit);
+}
+
+static void candidate_evidence(struct mw_scope *scope, struct mw_verdict *verdict,
+                               const struct size_group *group)
+{
+    mw_text_set(scope, &verdict->summary,
+                "candidate: %s blocks of %s (%s with header) hold %s, %u%% of what is in use; "
+                "leaked, or a cache or table that is needed: reachability decides, and this "
+                "version has not looked",
+                MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
+                MW_SIZE(group->size_bytes), MW_BYTES(group->bytes),
+                mw_percent(group->bytes, scope->figures.in_use_bytes));
+    mw_verdict_note(scope, verdict, "heap walk", "by size and count alone, not decided");
+    mw_verdict_figure(scope, verdict, "heap walk", group->count,
+                      "%s blocks in use of this size, %s free ones", MW_COUNT(group->count),
+                      MW_COUNT(group->free_count));
+    rate_note(scope, verdict, group);
+    mw_verdict_note(scope, verdict, "heap walk",
+                    "nothing points to them: native-leak; something does and they grow: "
+                    "unbounded-growth; they do not grow: needed");
+    struct mw_remedy *remedy = mw_remedy_add(
+        scope, verdict, "take the report again under load, compare the count of that size");
+    mw_text_set(scope, &remedy->basis,
+                "an experiment: only a count that rises is a leak or growth");
+    mw_text_set(scope, &remedy->verify, "memwhy heap %s --json", MW_PID);
+}
+
+static void candidate_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_figures *figures = &scope->figures;
-    if (!figures->is_glibc || !scope->healthy)
+    mw_verdict_rule_out(scope, verdict, "trimmable-free",
+                        "malloc keeps %s free, malloc_trim would release %s",
+                        MW_BYTES(mw_kept_bytes(scope)), MW_BYTES(figures->trimmable_bytes));
+    mw_verdict_rule_out(scope, verdict, "arena-proliferation",
+                        "%s arenas; those of threads hold %s free",
+                        MW_COUNT(mw_sum(figures->main.count, figures->other.count)),
+                        MW_BYTES(figures->other.free_bytes));
+    mw_verdict_rule_out(scope, verdict, "fragmentation", "%s in holes smaller than a page",
+                        MW_BYTES(figures->parts.holes));
+}
+
+void mw_rule_native_leak(struct mw_scope *scope)
+{
+    struct size_group group = largest_group(scope);
+    if (!holds_of_in_use(scope, &group, LEAK_IN_USE_PERCENT) ||
+        !mw_is_worth(scope, group.bytes, LEAK_RSS_PERCENT, LEAK_BYTES_MIN) ||
+        group.bytes <= mw_kept_bytes(scope))
         return;
-    struct size_group group = largest_group(figures->glibc);
-    if (group.count == 0 || group.bytes < figures->in_use_bytes / 100 * SHARE_PERCENT ||
-        !mw_is_worth(scope, group.bytes, RSS_PERCENT, MW_MIB))
+    if (scope->left[MW_CATEGORY_MALLOC_IN_USE] < group.bytes / 2)
+        return; /* never touched, or swapped: not what fills the RSS */
+    uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_IN_USE, group.bytes);
+    scope->leak = mw_verdict_add(scope, "native-leak", MW_CLASS_LEAKED, MW_BASIS_POSSIBLE, bytes);
+    candidate_evidence(scope, scope->leak, &group);
+    candidate_ruled_out(scope, scope->leak);
+}
+
+bool mw_candidate_is_undecided(const struct mw_scope *scope)
+{
+    struct size_group group = largest_group(scope);
+    return !scope->leak && holds_of_in_use(scope, &group, UNDECIDED_IN_USE_PERCENT) &&
+           mw_is_worth(scope, group.bytes, UNDECIDED_RSS_PERCENT, MW_MIB);
+}
+
+void mw_rule_native_leak_undecided(struct mw_scope *scope)
+{
+    if (!scope->healthy || !mw_candidate_is_undecided(scope))
         return;
-    uint64_t bytes = mw_least(group.bytes, scope->healthy->bytes);
-    struct mw_verdict *verdict = mw_verdict_add(scope, "native-leak", MW_CLASS_NEEDED,
-                                                MW_BASIS_POSSIBLE, bytes);
+    struct size_group group = largest_group(scope);
+    struct mw_verdict *verdict =
+        mw_verdict_add(scope, "native-leak", MW_CLASS_NEEDED, MW_BASIS_POSSIBLE,
+                       mw_least(group.bytes, scope->healthy->bytes));
     verdict->part_of = scope->healthy->id;
     scope->healthy->basis = MW_BASIS_POSSIBLE;
-    mw_text_set(scope, &verdict->summary,
-                "candidate, not decided: %s blocks of %s hold %s, %u%% of what is in use; a leak, "
-                "or a cache or table that is needed",
-                MW_COUNT(group.count), MW_SIZE(group.size_bytes), MW_BYTES(group.bytes),
-                mw_percent(group.bytes, figures->in_use_bytes));
-    mw_verdict_figure(scope, verdict, "heap walk", group.count,
-                      "%s blocks in use of %s (%s usable)", MW_COUNT(group.count),
-                      MW_SIZE(group.size_bytes), MW_SIZE(mw_less(group.size_bytes, 8)));
-    mw_verdict_figure(scope, verdict, "heap walk", group.free_count,
-                      "%s free chunks of the same size", MW_COUNT(group.free_count));
-    mw_verdict_note(scope, verdict, "heap walk",
-                    "whether anything still points to them decides, native-leak or "
-                    "unbounded-growth or neither; this version has not looked");
-    struct mw_remedy *remedy = mw_remedy_add(
-        scope, verdict, "take this report again under load and compare the count of that size");
-    mw_text_set(scope, &remedy->basis,
-                "an experiment, no gain of its own: a count that only rises is a leak or an "
-                "unbounded cache, a flat one is neither");
-    mw_text_set(scope, &remedy->verify, "memwhy heap %s --json", MW_PID);
+    candidate_evidence(scope, verdict, &group);
 }

@@ -15,32 +15,54 @@ struct pinned_heap {
     const struct mw_heap_segment *segment;
     const struct mw_pin *pin;
     uint64_t below_top; /* resident free bytes under the top */
+    uint64_t gain;      /* of them, what the pin holds */
 };
 
-static const struct mw_pin *pin_of(const struct mw_allocator *allocator, mw_addr heap)
+static const struct mw_heap_segment *segment_at(const struct mw_allocator *allocator, mw_addr start)
 {
-    for (size_t i = 0; i < allocator->pin_count; i++)
-        if (allocator->pins[i].heap == heap)
-            return &allocator->pins[i]; /* the largest gain comes first */
-    return NULL;
+    size_t low = 0, high = allocator->segment_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (allocator->segments[middle].start < start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < allocator->segment_count && allocator->segments[low].start == start
+               ? &allocator->segments[low]
+               : NULL;
 }
 
-/* The brk heap that is large, mostly free inside, small at its top, and that one block holds. */
+/* Is this heap large, mostly free inside and small at its top, and would the pin's going release
+ * most of it? A pin that holds a fifth of the RSS is named whatever else its heap holds. */
+static bool pin_holds(const struct mw_scope *scope, const struct pinned_heap *heap, uint64_t top)
+{
+    const struct mw_heap_segment *segment = heap->segment;
+    uint64_t size = segment->end - segment->start;
+    if (mw_is_worth(scope, heap->gain, 20, MW_MIB))
+        return true;
+    return segment->kind == MW_SEGMENT_BRK && segment->split.free_bytes >= size / 2 &&
+           top < heap->below_top / 4 && heap->gain >= heap->below_top / 2 &&
+           mw_is_worth(scope, heap->gain, 5, MW_MIB);
+}
+
+/* The pin that holds the most, if one holds enough to be a cause. Only heaps that shrink from
+ * their end can be pinned: the brk heap, and the heaps of thread arenas. */
 static bool pinned_heap_find(const struct mw_scope *scope, struct pinned_heap *found)
 {
     const struct mw_allocator *glibc = scope->figures.glibc;
-    for (size_t i = 0; i < glibc->segment_count; i++) {
-        const struct mw_heap_segment *segment = &glibc->segments[i];
-        if (segment->kind != MW_SEGMENT_BRK || segment->end <= segment->start)
+    for (size_t i = 0; i < glibc->pin_count; i++) {
+        const struct mw_pin *pin = &glibc->pins[i];
+        const struct mw_heap_segment *segment = segment_at(glibc, pin->heap);
+        if (!segment || segment->end <= segment->start || segment->arena >= glibc->arena_count ||
+            (segment->kind != MW_SEGMENT_BRK && segment->kind != MW_SEGMENT_HEAP))
             continue;
-        const struct mw_pin *pin = pin_of(glibc, segment->start);
-        uint64_t size = segment->end - segment->start;
-        uint64_t top = scope->figures.main.top_bytes;
-        uint64_t below = mw_less(segment->split.free_rss, top);
-        if (!pin || segment->split.free_bytes < size / 2 || top >= below / 4 ||
-            pin->would_release_bytes < below / 2 || !mw_is_worth(scope, below, 5, MW_MIB))
+        uint64_t top = glibc->arenas[segment->arena].top_rss;
+        struct pinned_heap heap = {segment, pin, mw_less(segment->split.free_rss, top),
+                                   mw_less(pin->would_release_bytes, top)};
+        if (!pin_holds(scope, &heap, top))
             continue;
-        *found = (struct pinned_heap){segment, pin, below};
+        *found = heap;
         return true;
     }
     return false;
@@ -80,22 +102,27 @@ static void pin_evidence(struct mw_scope *scope, struct mw_verdict *verdict,
 
 void mw_rule_heap_top_pinned(struct mw_scope *scope)
 {
-    struct mw_verdict *state = main_heap_state(scope);
     struct pinned_heap heap;
-    if (!scope->figures.is_glibc || !scope->figures.is_resident || !state ||
-        !pinned_heap_find(scope, &heap))
+    if (!scope->figures.is_glibc || !scope->figures.is_resident || !pinned_heap_find(scope, &heap))
         return;
-    uint64_t size = heap.segment->end - heap.segment->start;
+    bool is_brk = heap.segment->kind == MW_SEGMENT_BRK;
+    struct mw_verdict *state = main_heap_state(scope);
+    if (!is_brk && scope->arenas)
+        state = scope->arenas;
+    if (!state)
+        return;
     uint64_t bytes = mw_least(state->bytes, heap.pin->would_release_bytes);
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "heap-top-pinned", MW_CLASS_KEPT, state->basis, bytes);
     verdict->part_of = state->id;
     mw_text_set(scope, &verdict->summary,
-                "[heap] is %s, %s of it free; one %s block of %s (%s) %s below its top keeps it "
-                "from shrinking",
-                MW_BYTES(size), MW_BYTES(heap.segment->split.free_bytes),
-                pin_state_name(heap.pin->state), MW_SIZE(heap.pin->size_bytes),
-                mw_content_name(heap.pin->content), MW_SIZE(heap.pin->distance_from_top_bytes));
+                "%s is %s, %s of it free; one %s block of %s (%s) %s below its top keeps it from "
+                "shrinking",
+                is_brk ? "[heap]" : "a heap of a thread arena",
+                MW_BYTES(heap.segment->end - heap.segment->start),
+                MW_BYTES(heap.segment->split.free_bytes), pin_state_name(heap.pin->state),
+                MW_SIZE(heap.pin->size_bytes), mw_content_name(heap.pin->content),
+                MW_SIZE(heap.pin->distance_from_top_bytes));
     pin_evidence(scope, verdict, &heap);
     mw_verdict_rule_out(scope, verdict, "arena-proliferation",
                         "%s of the free memory is in this one heap", MW_BYTES(heap.below_top));
@@ -137,12 +164,11 @@ void mw_rule_adaptive_mmap_threshold(struct mw_scope *scope)
     mw_verdict_figure(scope, verdict, "heap walk", figures->free_large_bytes,
                       "%s in free chunks of 128 KiB and more, tops not counted",
                       MW_BYTES(figures->free_large_bytes));
-    mw_verdict_figure(scope, verdict, "heap walk", figures->mmapped_bytes,
-                      "%s in blocks with a mapping of their own (hblkhd)%s",
-                      MW_BYTES(figures->mmapped_bytes),
-                      figures->mmapped_bytes < figures->free_large_bytes / 10
-                          ? ": big buffers no longer get one"
-                          : "");
+    mw_verdict_figure(
+        scope, verdict, "heap walk", figures->mmapped_bytes,
+        "%s in blocks with a mapping of their own (hblkhd)%s", MW_BYTES(figures->mmapped_bytes),
+        figures->mmapped_bytes < figures->free_large_bytes / 10 ? ": big buffers no longer get one"
+                                                                : "");
     mw_remedy_pin_threshold(scope, verdict);
     mw_remedy_arena_cap(scope, verdict);
 }

@@ -1,8 +1,8 @@
 /* verdict/engine.c: run the rules, hold the ledger to its word, order the verdicts.
  *
- * Invariants, asserted: after the rules every byte of every category is charged to exactly one
- * verdict; `unknown` is there and last; a verdict that is part of another names one that is
- * there. */
+ * Invariants, asserted: what the top-level verdicts are charged with and what the ledger has left
+ * is the total; `unknown` is there and last; a verdict that is part of another names one that is
+ * there and is no larger. */
 #include "verdict/build.h"
 
 #include <assert.h>
@@ -12,9 +12,8 @@
 const char *mw_class_name(enum mw_class verdict_class)
 {
     static const char *const names[] = {
-        [MW_CLASS_LEAKED] = "leaked",   [MW_CLASS_GROWING] = "growing",
-        [MW_CLASS_KEPT] = "kept",       [MW_CLASS_OUTSIDE] = "outside",
-        [MW_CLASS_NEEDED] = "needed",
+        [MW_CLASS_LEAKED] = "leaked",   [MW_CLASS_GROWING] = "growing", [MW_CLASS_KEPT] = "kept",
+        [MW_CLASS_OUTSIDE] = "outside", [MW_CLASS_NEEDED] = "needed",
     };
     assert((size_t)verdict_class < sizeof names / sizeof *names);
     return names[verdict_class];
@@ -98,8 +97,7 @@ static void ruled_out_prune(struct mw_verdicts *verdicts)
         struct mw_verdict *verdict = &verdicts->items[i];
         size_t kept = 0;
         for (size_t j = 0; j < verdict->ruled_out_count; j++) {
-            const struct mw_verdict *other =
-                mw_verdict_find(verdicts, verdict->ruled_out[j].id);
+            const struct mw_verdict *other = mw_verdict_find(verdicts, verdict->ruled_out[j].id);
             if (other && !other->minor)
                 free(verdict->ruled_out[j].why);
             else
@@ -112,14 +110,21 @@ static void ruled_out_prune(struct mw_verdicts *verdicts)
 static void result_check(const struct mw_scope *scope)
 {
     const struct mw_verdicts *verdicts = scope->verdicts;
+    uint64_t charged = 0;
     for (int category = 0; category < MW_CATEGORY_COUNT; category++)
-        assert(scope->left[category] == 0);
+        charged = mw_sum(charged, scope->left[category]);
     assert(verdicts->count > 0 && is_unknown(&verdicts->items[verdicts->count - 1]));
     for (size_t i = 0; i < verdicts->count; i++) {
-        const char *whole = verdicts->items[i].part_of;
-        assert(verdicts->items[i].summary);
-        assert(!whole || mw_verdict_find(verdicts, whole));
+        const struct mw_verdict *verdict = &verdicts->items[i];
+        assert(verdict->summary);
+        if (verdict->part_of) {
+            const struct mw_verdict *whole = mw_verdict_find(verdicts, verdict->part_of);
+            assert(whole && !whole->part_of && verdict->bytes <= whole->bytes);
+        } else if (verdict->verdict_class != MW_CLASS_OUTSIDE) {
+            charged = mw_sum(charged, verdict->bytes);
+        }
     }
+    assert(charged == scope->figures.total_bytes);
 }
 
 enum mw_status mw_verdicts_evaluate(const struct mw_evidence *evidence,

@@ -134,10 +134,16 @@ static void allocator_sum(struct mw_scope *scope, const struct mw_allocator *all
     figures->mmapped_bytes = mw_sum(figures->mmapped_bytes, allocator->mmapped_bytes);
     figures->free_large_bytes = mw_sum(figures->free_large_bytes, allocator->free_large_bytes);
     *fragments = mw_sum(*fragments, allocator->fragment_bytes);
+    uint64_t outside =
+        figures->is_resident ? allocator->free_resident_bytes : allocator->free_bytes;
     for (size_t i = 0; i < allocator->arena_count; i++) {
         const struct mw_arena *arena = &allocator->arenas[i];
         arena_sum(arena->is_main ? &figures->main : &figures->other, arena, figures->is_resident);
+        outside = mw_less(outside, figures->is_resident ? arena->free_rss : arena->free_bytes);
     }
+    /* Free and in no arena: mmapped blocks in a tcache, since 2.43. */
+    figures->main.free_bytes = mw_sum(figures->main.free_bytes, outside);
+    figures->main.tcache_bytes = mw_sum(figures->main.tcache_bytes, outside);
     if (!figures->is_resident)
         figures->main.trimmable_bytes =
             mw_sum(figures->main.trimmable_bytes, trimmable_estimate(allocator));
@@ -183,8 +189,7 @@ static void parts_build(struct mw_figures *figures, uint64_t fragments)
     parts->tops = take(&left, tops);
     parts->cached = take(&left, all.tcache_bytes);
     parts->holes = left;
-    parts->trimmable_inside =
-        mw_less(parts->trimmable, mw_less(figures->main.top_bytes, top_left));
+    parts->trimmable_inside = mw_less(parts->trimmable, mw_less(figures->main.top_bytes, top_left));
     if (!figures->is_resident)
         parts->trimmable_inside = parts->trimmable;
 }
@@ -203,8 +208,8 @@ static bool residency_is_known(const struct mw_scope *scope)
     const struct mw_evidence *evidence = scope->evidence;
     for (size_t i = 0; i < evidence->allocator_count; i++) {
         const struct mw_allocator *allocator = &evidence->allocators[i];
-        if (is_walked(scope, allocator) && (!mw_known(allocator->free_resident_bytes) ||
-                                            !mw_known(allocator->trimmable_bytes)))
+        if (is_walked(scope, allocator) &&
+            (!mw_known(allocator->free_resident_bytes) || !mw_known(allocator->trimmable_bytes)))
             return false;
     }
     return scope->figures.has_rss;
@@ -222,9 +227,8 @@ void mw_figures_build(struct mw_scope *scope)
         if (is_walked(scope, &evidence->allocators[i]))
             allocator_sum(scope, &evidence->allocators[i], &fragments);
     figures->trimmable_bytes =
-        figures->is_resident
-            ? mw_sum(figures->main.trimmable_bytes, figures->other.trimmable_bytes)
-            : 0;
+        figures->is_resident ? mw_sum(figures->main.trimmable_bytes, figures->other.trimmable_bytes)
+                             : 0;
     figures->arenas_hold = arenas_hold(figures);
     parts_build(figures, fragments);
     figures->fragmentation_holds = fragmentation_holds(&figures->parts);
@@ -235,8 +239,18 @@ void mw_figures_build(struct mw_scope *scope)
     scope->unit = mw_unit_for(figures->total_bytes);
 }
 
-bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent,
-                 uint64_t min_bytes)
+uint64_t mw_wrong_bytes(const struct mw_scope *scope)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < scope->verdicts->count; i++) {
+        const struct mw_verdict *verdict = &scope->verdicts->items[i];
+        if (verdict->verdict_class <= MW_CLASS_KEPT && !verdict->part_of)
+            sum = mw_sum(sum, verdict->bytes);
+    }
+    return sum;
+}
+
+bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent, uint64_t min_bytes)
 {
     return bytes >= min_bytes && bytes >= scope->figures.total_bytes / 100 * percent;
 }

@@ -84,6 +84,7 @@ static void arenas_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
     const struct mw_arena_sums *other = &scope->figures.other, *main = &scope->figures.main;
     uint64_t arenas = mw_sum(other->count, main->count);
     uint64_t held = mw_sum(other->free_size, other->in_use_size);
+    reconciled_note(scope, verdict);
     mw_verdict_figure(scope, verdict, "heap walk", arenas, "%s arenas, %s", MW_COUNT(arenas),
                       arena_limit(scope).text);
     mw_verdict_figure(scope, verdict, "heap walk", held,
@@ -92,8 +93,8 @@ static void arenas_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
     mw_verdict_figure(scope, verdict, "heap walk", other->mostly_free_count,
                       "%s of %s thread arenas are half free or more",
                       MW_COUNT(other->mostly_free_count), MW_COUNT(other->count));
-    mw_verdict_figure(scope, verdict, "heap walk", main->free_bytes,
-                      "the main arena holds %s free", MW_BYTES(main->free_bytes));
+    mw_verdict_figure(scope, verdict, "heap walk", main->free_bytes, "the main arena holds %s free",
+                      MW_BYTES(main->free_bytes));
     mw_verdict_figure(scope, verdict, "heap walk", other->top_bytes,
                       "%s is at the tops of thread arenas: malloc_trim leaves it",
                       MW_BYTES(other->top_bytes));
@@ -102,7 +103,6 @@ static void arenas_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
                           "%s arenas have no thread: idle until a new thread takes one",
                           MW_COUNT(other->idle_count));
     arena_origin_notes(scope, verdict);
-    reconciled_note(scope, verdict);
 }
 
 /* What is said against the other explanations of the same bytes. */
@@ -145,8 +145,8 @@ void mw_rule_arena_proliferation(struct mw_scope *scope)
     mw_text_set(scope, &verdict->summary,
                 "%s glibc arenas (%s) hold %s, %u%% of it free: %s is free and %s",
                 MW_COUNT(mw_sum(figures->other.count, figures->main.count)),
-                arena_limit(scope).text, MW_BYTES(held),
-                mw_percent(figures->other.free_size, held), MW_BYTES(bytes), kept_words(scope));
+                arena_limit(scope).text, MW_BYTES(held), mw_percent(figures->other.free_size, held),
+                MW_BYTES(bytes), kept_words(scope));
     arenas_evidence(scope, verdict);
     leak_ruled_out(scope, verdict);
     mw_verdict_rule_out(scope, verdict, "heap-top-pinned", "the main arena holds only %s free",
@@ -174,11 +174,11 @@ static void arenas_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_free_parts *parts = &scope->figures.parts;
-    mw_verdict_figure(scope, verdict, "heap walk", parts->trimmable,
-                      "%s in whole %spages inside free chunks%s", MW_BYTES(parts->trimmable),
-                      scope->figures.is_resident ? "resident " : "",
-                      scope->figures.is_resident ? ": malloc_trim(0) would release them"
-                                                 : ", at least");
+    reconciled_note(scope, verdict);
+    mw_verdict_figure(
+        scope, verdict, "heap walk", parts->trimmable, "%s in whole %spages inside free chunks%s",
+        MW_BYTES(parts->trimmable), scope->figures.is_resident ? "resident " : "",
+        scope->figures.is_resident ? ": malloc_trim(0) would release them" : ", at least");
     mw_verdict_figure(scope, verdict, "heap walk", scope->figures.in_use_bytes,
                       "%s in use in %s blocks", MW_BYTES(scope->figures.in_use_bytes),
                       MW_COUNT(scope->figures.in_use_count));
@@ -188,7 +188,6 @@ static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdic
         mw_verdict_figure(scope, verdict, "heap walk", parts->tops,
                           "%s of it in tops that malloc_trim leaves", MW_BYTES(parts->tops));
     }
-    reconciled_note(scope, verdict);
 }
 
 void mw_rule_trimmable_free(struct mw_scope *scope)
@@ -210,9 +209,8 @@ void mw_rule_trimmable_free(struct mw_scope *scope)
                     "malloc_trim(0) would give back %s",
                     MW_BYTES(bytes), MW_BYTES(mw_least(parts->trimmable, bytes)));
     else
-        mw_text_set(scope, &verdict->summary,
-                    "%s was freed by the program and is not leaked (%s)", MW_BYTES(bytes),
-                    kept_words(scope));
+        mw_text_set(scope, &verdict->summary, "%s was freed by the program and is not leaked (%s)",
+                    MW_BYTES(bytes), kept_words(scope));
     trimmable_evidence(scope, verdict);
     leak_ruled_out(scope, verdict);
     if (!figures->fragmentation_holds)
@@ -259,6 +257,7 @@ void mw_rule_fragmentation(struct mw_scope *scope)
         mw_verdict_add(scope, "fragmentation", MW_CLASS_KEPT, kept_basis(scope), bytes);
     scope->fragmentation = verdict;
     fragmentation_summary(scope, verdict);
+    reconciled_note(scope, verdict);
     uint64_t inside = mw_sum(parts->trimmable_inside, parts->holes);
     mw_verdict_figure(scope, verdict, "heap walk", parts->trimmable_inside,
                       "of %s free outside tops and tcache, malloc_trim would release %s (%u%%)",
@@ -267,15 +266,13 @@ void mw_rule_fragmentation(struct mw_scope *scope)
     mw_verdict_figure(scope, verdict, "heap walk", figures->in_use_count,
                       "%s live blocks (%s) lie between the holes", MW_COUNT(figures->in_use_count),
                       MW_BYTES(figures->in_use_bytes));
-    reconciled_note(scope, verdict);
     leak_ruled_out(scope, verdict);
-    mw_verdict_rule_out(scope, verdict, "trimmable-free",
-                        "malloc_trim would release %s in all", MW_BYTES(parts->trimmable));
+    mw_verdict_rule_out(scope, verdict, "trimmable-free", "malloc_trim would release %s in all",
+                        MW_BYTES(parts->trimmable));
     if (!figures->arenas_hold)
         arenas_ruled_out(scope, verdict);
-    struct mw_remedy *remedy =
-        mw_remedy_add(scope, verdict,
-                      "keep long-lived and short-lived blocks apart (pools, separate processes)");
+    struct mw_remedy *remedy = mw_remedy_add(
+        scope, verdict, "keep long-lived and short-lived blocks apart (pools, separate processes)");
     mw_text_set(scope, &remedy->basis, "not predictable: depends on which blocks live long");
     mw_text_set(scope, &remedy->verify, "memwhy heap %s", MW_PID);
     mw_remedy_other_allocator(scope, verdict);
@@ -304,8 +301,7 @@ void mw_rule_allocator_cache(struct mw_scope *scope)
                     MW_BYTES(bytes));
         mw_remedy_tcache(scope, verdict);
     }
-    mw_verdict_figure(scope, verdict, "heap walk", wanted, "%s cached, by size",
-                      MW_BYTES(wanted));
+    mw_verdict_figure(scope, verdict, "heap walk", wanted, "%s cached, by size", MW_BYTES(wanted));
     mw_verdict_rule_out(scope, verdict, "fragmentation",
                         "cached blocks are reused as they are; holes hold %s",
                         MW_BYTES(figures->parts.holes));

@@ -48,7 +48,7 @@ const char *mw_known_stream_action(const struct mw_scope *scope)
 static void look_mmapped_drift(struct mw_scope *scope)
 {
     const struct mw_finding *finding =
-        mw_finding_find(scope->evidence->findings, "glibc-mmapped-drift");
+        mw_finding_find(scope->evidence->findings, "mmapped-mem-drift");
     if (finding)
         mw_known_add(scope,
                      "known: glibc 2.43 and 2.44 add 16 bytes too much to mmapped_mem at each "
@@ -109,7 +109,7 @@ static void look_java_zlib(struct mw_scope *scope)
 
 static const struct known_row known_rows[] = {
     {"icinga2-api-responses", look_icinga_api},
-    {"glibc-mmapped-drift", look_mmapped_drift},
+    {"mmapped-mem-drift", look_mmapped_drift},
     {"dotnet-exception-records", look_dotnet_exceptions},
     {"java-zlib-streams", look_java_zlib},
 };

@@ -62,8 +62,8 @@ void mw_rule_untracked_native(struct mw_scope *scope)
         struct mw_verdict *verdict =
             mw_verdict_add(scope, "untracked-native", MW_CLASS_NEEDED, MW_BASIS_LIKELY, gap);
         mw_text_set(scope, &verdict->summary,
-                    "%s is in use in malloc and not in the books of the %s runtime",
-                    MW_BYTES(gap), runtime->kind);
+                    "%s is in use in malloc and not in the books of the %s runtime", MW_BYTES(gap),
+                    runtime->kind);
         mw_verdict_figure(scope, verdict, "runtime", runtime->native_reported,
                           "the runtime reports %s", MW_BYTES(runtime->native_reported));
         mw_verdict_figure(scope, verdict, "smaps", account->anonymous_bytes,
@@ -89,8 +89,8 @@ void mw_rule_managed_live(struct mw_scope *scope)
                        mw_known(used) ? MW_BASIS_LIKELY : MW_BASIS_POSSIBLE, bytes);
     if (mw_known(used))
         mw_text_set(scope, &verdict->summary,
-                    "%s is resident in the managed heap, %s of it used by objects",
-                    MW_BYTES(bytes), MW_BYTES(used));
+                    "%s is resident in the managed heap, %s of it used by objects", MW_BYTES(bytes),
+                    MW_BYTES(used));
     else
         mw_text_set(scope, &verdict->summary,
                     "%s is resident in the managed heap; live and dead objects are not told apart "
@@ -118,9 +118,8 @@ void mw_rule_runtime_native(struct mw_scope *scope)
     mw_ledger_take(scope, MW_CATEGORY_MANAGED_METADATA, metadata);
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "runtime-native", MW_CLASS_NEEDED, MW_BASIS_LIKELY, bytes);
-    mw_text_set(scope, &verdict->summary,
-                "%s is the runtime's own: %s of code, %s of metadata", MW_BYTES(bytes),
-                MW_BYTES(code), MW_BYTES(metadata));
+    mw_text_set(scope, &verdict->summary, "%s is the runtime's own: %s of code, %s of metadata",
+                MW_BYTES(bytes), MW_BYTES(code), MW_BYTES(metadata));
     mw_verdict_figure(scope, verdict, "smaps", code, "code %s", MW_BYTES(code));
     mw_verdict_figure(scope, verdict, "smaps", metadata, "metadata and bookkeeping %s",
                       MW_BYTES(metadata));
@@ -237,8 +236,7 @@ void mw_rule_file_maps(struct mw_scope *scope)
                 "%s is clean pages of mapped files: the kernel drops them when memory is short",
                 MW_BYTES(bytes));
     mw_verdict_figure(scope, verdict, "smaps", bytes, "clean pages of files: %s", MW_BYTES(bytes));
-    mw_verdict_figure(scope, verdict, "smaps",
-                      mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED),
+    mw_verdict_figure(scope, verdict, "smaps", mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED),
                       "data files %s, the rest programs and libraries",
                       MW_BYTES(mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED)));
     largest_note(scope, verdict, MW_CATEGORY_FILE_MAPPED);
@@ -323,8 +321,19 @@ static void healthy_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict
                         MW_BYTES(figures->parts.holes));
 }
 
+/* "Healthy" is a statement about the process: not beside a tenth that is kept or may be leaked,
+ * nor when a tenth was not looked into. A candidate that stays undecided is its part. */
+static bool healthy_holds(const struct mw_scope *scope)
+{
+    return mw_candidate_is_undecided(scope) ||
+           (!mw_is_worth(scope, mw_wrong_bytes(scope), 10, 1) &&
+            !mw_is_worth(scope, scope->left[MW_CATEGORY_MALLOC_UNSPLIT], 10, MW_MIB));
+}
+
 void mw_rule_healthy(struct mw_scope *scope)
 {
+    if (!healthy_holds(scope))
+        return;
     uint64_t taken[MW_CATEGORY_COUNT] = {0}, bytes = 0;
     for (int category = 0; category < MW_CATEGORY_COUNT; category++) {
         if (category == MW_CATEGORY_UNKNOWN || category == MW_CATEGORY_MALLOC_UNSPLIT)
@@ -356,6 +365,8 @@ static const struct mw_allocator *unsplit_allocator(const struct mw_scope *scope
     return NULL;
 }
 
+/* Memory of malloc whose inside nobody looked into: it has an owner, so it is not in the bytes of
+ * `unknown`, and nothing can be said for or against it. */
 static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uint64_t unsplit)
 {
     const struct mw_image *image = scope->evidence->image;
@@ -381,28 +392,27 @@ static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uin
 
 void mw_rule_unknown(struct mw_scope *scope)
 {
-    uint64_t nobody = mw_ledger_take(scope, MW_CATEGORY_UNKNOWN, UINT64_MAX);
-    uint64_t unsplit = mw_ledger_take(scope, MW_CATEGORY_MALLOC_UNSPLIT, UINT64_MAX);
-    uint64_t bytes = mw_sum(nobody, unsplit);
+    uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_UNKNOWN, UINT64_MAX);
+    uint64_t unsplit = scope->left[MW_CATEGORY_MALLOC_UNSPLIT];
     const struct mw_account *account = scope->evidence->account;
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "unknown", MW_CLASS_NEEDED, MW_BASIS_PROVEN, bytes);
+    struct mw_label mappings = mw_label_count(account ? account->unknown_mappings : 0);
     if (!account)
         mw_text_set(scope, &verdict->summary, "nothing is known of this target's memory");
     else if (unsplit > 0)
         mw_text_set(scope, &verdict->summary,
-                    "%s stays unexplained: %s of malloc was not looked into, %s has no owner",
-                    MW_BYTES(bytes), MW_BYTES(unsplit), MW_BYTES(nobody));
+                    "%s in %s mappings has no owner; beside it the inside of malloc, %s, was not "
+                    "looked into: what of it is in use, free or leaked is not known",
+                    MW_BYTES(bytes), mappings.text, MW_BYTES(unsplit));
     else if (bytes > 0)
-        mw_text_set(scope, &verdict->summary,
-                    "%s in %s mappings stays unexplained; to settle it: memwhy maps %s --unknown",
-                    MW_BYTES(bytes), MW_COUNT(account->unknown_mappings), MW_PID);
+        mw_text_set(scope, &verdict->summary, "%s in %s mappings stays unexplained",
+                    MW_BYTES(bytes), mappings.text);
     else
         mw_text_set(scope, &verdict->summary, "nothing stays unexplained");
     if (unsplit > 0)
         unsplit_note(scope, verdict, unsplit);
-    if (nobody > 0)
-        mw_verdict_figure(scope, verdict, "smaps", nobody,
-                          "%s has no known owner; to settle it: memwhy maps %s --unknown",
-                          MW_BYTES(nobody), MW_PID);
+    if (bytes > 0)
+        mw_verdict_figure(scope, verdict, "smaps", bytes, "to settle it: memwhy maps %s --unknown",
+                          MW_PID);
 }

@@ -23,8 +23,7 @@ static uint64_t cgroup_kernel_bytes(const struct mw_cgroup *cgroup)
     uint64_t slab = cgroup->slab;
     if (!mw_known(slab) &&
         (mw_known(cgroup->slab_reclaimable) || mw_known(cgroup->slab_unreclaimable)))
-        slab = mw_sum(known_or_0(cgroup->slab_reclaimable),
-                      known_or_0(cgroup->slab_unreclaimable));
+        slab = mw_sum(known_or_0(cgroup->slab_reclaimable), known_or_0(cgroup->slab_unreclaimable));
     uint64_t kernel = cgroup->kernel;
     if (!mw_known(kernel) && !mw_known(slab) && !mw_known(cgroup->sock))
         return MW_UNKNOWN;
@@ -40,8 +39,7 @@ static uint64_t cgroup_cache_bytes(const struct mw_cgroup *cgroup)
     if (cgroup->version == 0 ||
         (!mw_known(cgroup->active_file) && !mw_known(cgroup->inactive_file)))
         return MW_UNKNOWN;
-    uint64_t cache =
-        mw_sum(known_or_0(cgroup->active_file), known_or_0(cgroup->inactive_file));
+    uint64_t cache = mw_sum(known_or_0(cgroup->active_file), known_or_0(cgroup->inactive_file));
     return mw_less(cache, known_or_0(cgroup->file_mapped));
 }
 
@@ -58,9 +56,9 @@ static bool is_alarming(const struct mw_scope *scope, uint64_t bytes)
     if (!mw_known(bytes) || bytes < 16 * MW_MIB || !mw_known(cgroup->usage) ||
         bytes < cgroup->usage / 10)
         return false;
-    return is_near_limit(cgroup) || (mw_known(cgroup->process_count) &&
-                                     cgroup->process_count <= FEW_PROCESSES &&
-                                     bytes >= scope->figures.total_bytes / 4);
+    return is_near_limit(cgroup) ||
+           (mw_known(cgroup->process_count) && cgroup->process_count <= FEW_PROCESSES &&
+            bytes >= scope->figures.total_bytes / 4);
 }
 
 static void usage_figure(struct mw_scope *scope, struct mw_verdict *verdict)
@@ -100,8 +98,8 @@ void mw_rule_swapped(struct mw_scope *scope)
     mw_text_set(scope, &verdict->summary,
                 "%s of this process is in swap: RSS alone hides it, RSS and swap together are %s",
                 MW_BYTES(swap), MW_BYTES(mw_sum(rss, swap)));
-    mw_verdict_figure(scope, verdict, source, swap, "%s in swap beside %s resident",
-                      MW_BYTES(swap), MW_BYTES(rss));
+    mw_verdict_figure(scope, verdict, source, swap, "%s in swap beside %s resident", MW_BYTES(swap),
+                      MW_BYTES(rss));
     uint64_t free_swap = account ? account->rows[MW_CATEGORY_MALLOC_FREE].swap_bytes : MW_UNKNOWN;
     if (mw_known(free_swap) && free_swap > 0)
         mw_verdict_figure(scope, verdict, "heap walk", free_swap,
@@ -229,14 +227,13 @@ void mw_beside_container(struct mw_scope *scope)
     if (mw_known(cgroup->anon) && mw_known(own) &&
         !(mw_known(cgroup->process_count) && cgroup->process_count <= 1)) {
         uint64_t rest = mw_less(cgroup->anon, own);
-        snprintf(others, sizeof others, ", anonymous memory of other processes %s",
-                     MW_BYTES(rest));
+        snprintf(others, sizeof others, ", anonymous memory of other processes %s", MW_BYTES(rest));
     }
     mw_text_set(scope, &scope->verdicts->container,
                 "the container is %s its limit%s: %s of %s (%u%%); this process %s, unmapped file "
                 "cache %s, kernel %s%s",
                 at_limit ? "at" : "near",
-                is_process  ? ""
+                is_process ? ""
                 : at_limit ? ", and this process is not what fills it"
                            : ", and most of it is not this process",
                 MW_BYTES(cgroup->usage), MW_BYTES(cgroup->limit),

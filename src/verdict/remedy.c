@@ -22,8 +22,8 @@ void mw_remedy_trim(struct mw_scope *scope, struct mw_verdict *verdict)
     if (figures->is_resident && gain == 0)
         return;
     struct mw_remedy *remedy =
-        is_jvm ? mw_remedy_add(scope, verdict, "jcmd %s System.trim_native_heap (JDK 18, 17.0.9), now",
-                               MW_PID)
+        is_jvm ? mw_remedy_add(scope, verdict,
+                               "jcmd %s System.trim_native_heap (JDK 18, 17.0.9), now", MW_PID)
                : mw_remedy_add(scope, verdict, "malloc_trim(0), now");
     if (is_jvm)
         mw_text_set(scope, &remedy->verify, "memwhy verify before.json %s", MW_PID);
@@ -36,18 +36,19 @@ void mw_remedy_trim(struct mw_scope *scope, struct mw_verdict *verdict)
     /* The prediction is exact for the moment of the walk; the target runs on after it. */
     uint64_t slack = gain / 50;
     mw_remedy_gain(remedy, gain - slack, mw_sum(gain, slack));
-    mw_text_set(scope, &remedy->basis,
-                "predicted page for page: %s in whole resident pages inside free chunks and the "
-                "main arena's top, 2%% either way because the target runs on; tops of thread "
-                "arenas (%s) stay; memory that the program needs again comes back",
-                MW_BYTES(gain), MW_BYTES(figures->other.top_bytes));
+    if (figures->other.top_bytes > 0)
+        mw_text_set(scope, &remedy->basis,
+                    "predicted page for page, 2%% either way; %s of thread arenas' tops stay",
+                    MW_BYTES(figures->other.top_bytes));
+    else
+        mw_text_set(scope, &remedy->basis, "predicted page for page, 2%% either way");
 }
 
 void mw_remedy_stream(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     struct mw_remedy *remedy = mw_remedy_add(scope, verdict, "%s", mw_known_stream_action(scope));
     mw_text_set(scope, &remedy->basis,
-                "lowers the next peak, which trimming does not; gain not predictable from here");
+                "lowers the next peak, which trimming does not; gain not predictable");
     verify_restart(scope, remedy);
 }
 
@@ -120,16 +121,12 @@ void mw_remedy_arena_cap(struct mw_scope *scope, struct mw_verdict *verdict)
     verify_restart(scope, remedy);
     if (figures->arenas_hold)
         mw_text_set(scope, &remedy->basis,
-                    "likely, under the same load: up to the free bytes of the arenas beyond the "
-                    "%s fullest; at least what is left when each that stays holds as much free as "
-                    "eight do now",
+                    "likely, under the same load: what the arenas beyond the %s fullest hold free",
                     MW_COUNT(count));
     else
         mw_text_set(scope, &remedy->basis,
-                    "upper bound: the free bytes of the arenas beyond the %s fullest, at most "
-                    "%s%s",
-                    MW_COUNT(count), MW_BYTES(high),
-                    high < verdict->bytes / 10 ? ": not worth it" : "");
+                    "upper bound: what the arenas beyond the %s fullest hold free%s",
+                    MW_COUNT(count), high < verdict->bytes / 10 ? ": not worth it" : "");
 }
 
 void mw_remedy_pin_threshold(struct mw_scope *scope, struct mw_verdict *verdict)
@@ -145,17 +142,14 @@ void mw_remedy_pin_threshold(struct mw_scope *scope, struct mw_verdict *verdict)
         has_tunables ? " (joined to the one that is set with ':')" : "");
     mw_remedy_gain(remedy, 0, mw_least(figures->free_large_bytes, verdict->bytes));
     mw_text_set(scope, &remedy->basis,
-                "upper bound: the free chunks of 128 KiB and more in arenas; the peak stays the "
-                "same, and each such buffer then costs an mmap and its page faults");
+                "upper bound: free chunks of 128 KiB and more; peak unchanged, more page faults");
     verify_restart(scope, remedy);
 }
 
 void mw_remedy_other_allocator(struct mw_scope *scope, struct mw_verdict *verdict)
 {
-    struct mw_remedy *remedy =
-        mw_remedy_add(scope, verdict, "jemalloc (LD_PRELOAD), restart");
-    mw_text_set(scope, &remedy->basis,
-                "not predictable: run it beside an unchanged process under the same load");
+    struct mw_remedy *remedy = mw_remedy_add(scope, verdict, "jemalloc (LD_PRELOAD), restart");
+    mw_text_set(scope, &remedy->basis, "not predictable: run it beside an unchanged process");
     mw_text_set(scope, &remedy->verify, "memwhy report NEW_PID");
 }
 
@@ -167,7 +161,7 @@ void mw_remedy_move_pin(struct mw_scope *scope, struct mw_verdict *verdict,
         (unsigned long long)pin->block);
     mw_remedy_gain(remedy, 0, pin->would_release_bytes);
     mw_text_set(scope, &remedy->basis,
-                "upper bound: what the heap gives back once that block and its like are gone");
+                "upper bound: that block and its like gone from the heap's end");
     mw_text_set(scope, &remedy->verify, "memwhy pins %s", MW_PID);
 }
 
@@ -179,15 +173,14 @@ void mw_remedy_tcache(struct mw_scope *scope, struct mw_verdict *verdict)
         mw_remedy_add(scope, verdict, "GLIBC_TUNABLES=glibc.malloc.tcache_count=0, restart");
     mw_remedy_gain(remedy, 0, verdict->bytes);
     mw_text_set(scope, &remedy->basis,
-                "upper bound: all that is cached now; every small allocation gets slower");
+                "upper bound: all that is cached now; small allocations get slower");
     verify_restart(scope, remedy);
 }
 
 void mw_remedy_stacks(struct mw_scope *scope, struct mw_verdict *verdict, uint64_t per_thread)
 {
     struct mw_remedy *remedy = mw_remedy_add(scope, verdict, "fewer threads, restart");
-    mw_text_set(scope, &remedy->basis,
-                "%s for each thread that is gone; how many can go is not known here",
+    mw_text_set(scope, &remedy->basis, "%s for each thread; how many can go is not known here",
                 MW_SIZE(per_thread));
     verify_restart(scope, remedy);
     uint64_t locked = scope->process->vm_lck;
@@ -196,8 +189,7 @@ void mw_remedy_stacks(struct mw_scope *scope, struct mw_verdict *verdict, uint64
     remedy = mw_remedy_add(scope, verdict, "no mlockall(), or a smaller ulimit -s, restart");
     mw_remedy_gain(remedy, 0, mw_least(locked, verdict->bytes));
     mw_text_set(scope, &remedy->basis,
-                "upper bound: %s of the process is locked, and a locked stack is resident to its "
-                "full size",
+                "upper bound: %s is locked, and a locked stack is resident in full",
                 MW_BYTES(locked));
     verify_restart(scope, remedy);
 }

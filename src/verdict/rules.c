@@ -3,8 +3,8 @@
  * The order is the contract of "Charging": a free byte of a thread arena goes to
  * arena-proliferation where that holds, else to trimmable-free, else to fragmentation or the
  * allocator's cache; causes explain bytes that a state before them was charged with; needed
- * memory with a name of its own comes before `healthy`, which takes every owned byte that nothing
- * called wrong; the last row is charged with what then is left. */
+ * memory with a name of its own comes before `healthy`, which takes what is owned and that nothing
+ * called wrong; the last row is charged with what nobody owns. */
 #include "verdict/rules.h"
 
 const struct mw_rule mw_rules[] = {
@@ -15,6 +15,7 @@ const struct mw_rule mw_rules[] = {
     {"kept remainder", mw_rule_kept_remainder},
     {"heap-top-pinned", mw_rule_heap_top_pinned},
     {"adaptive-mmap-threshold", mw_rule_adaptive_mmap_threshold},
+    {"native-leak", mw_rule_native_leak},
     {"swapped", mw_rule_swapped},
     {"kernel-memory", mw_rule_kernel_memory},
     {"page-cache", mw_rule_page_cache},
@@ -26,7 +27,7 @@ const struct mw_rule mw_rules[] = {
     {"file-maps", mw_rule_file_maps},
     {"shared-memory", mw_rule_shared_memory},
     {"healthy", mw_rule_healthy},
-    {"native-leak", mw_rule_native_leak_candidate},
+    {"native-leak, undecided", mw_rule_native_leak_undecided},
     {"unknown", mw_rule_unknown},
     {"peak", mw_beside_peak},
     {"was", mw_beside_was},

@@ -14,8 +14,8 @@
 #define MW_MIB ((uint64_t)1 << 20)
 
 enum {
-    MW_VERDICTS_MAX = 32,  /* each rule gives one at most */
-    MW_REMEDY_ARENAS = 2,  /* the smallest cap that is ever proposed */
+    MW_VERDICTS_MAX = 32, /* each rule gives one at most */
+    MW_REMEDY_ARENAS = 2, /* the smallest cap that is ever proposed */
     MW_REMEDY_ARENAS_MAX = 4,
 };
 
@@ -44,10 +44,10 @@ struct mw_free_parts {
 };
 
 struct mw_figures {
-    bool has_rss;     /* the account has resident figures */
-    bool is_resident; /* those of malloc's inside are resident bytes, not sizes */
-    bool is_exact;    /* every walked allocator adds up to its own counters */
-    bool is_glibc;    /* a glibc was walked; all below is 0 otherwise */
+    bool has_rss;                     /* the account has resident figures */
+    bool is_resident;                 /* those of malloc's inside are resident bytes, not sizes */
+    bool is_exact;                    /* every walked allocator adds up to its own counters */
+    bool is_glibc;                    /* a glibc was walked; all below is 0 otherwise */
     const struct mw_allocator *glibc; /* the walked glibc with the most memory, NULL */
     uint64_t total_bytes;             /* resident, or sizes without residency */
 
@@ -55,8 +55,8 @@ struct mw_figures {
     struct mw_free_parts parts;
     bool arenas_hold, fragmentation_holds;
     uint64_t in_use_bytes, in_use_count, mmapped_bytes;
-    uint64_t trimmable_bytes;  /* of all arenas: what one malloc_trim(0) gives back */
-    uint64_t free_large_bytes; /* sizes */
+    uint64_t trimmable_bytes;    /* of all arenas: what one malloc_trim(0) gives back */
+    uint64_t free_large_bytes;   /* sizes */
     uint64_t foreign_free_bytes; /* kept free by walked allocators that are not glibc */
 };
 
@@ -64,10 +64,11 @@ struct mw_scope {
     const struct mw_evidence *evidence;
     const struct mw_process *process; /* never NULL: everything unknown without an image */
     struct mw_figures figures;
-    struct mw_unit unit; /* of every figure on this screen */
+    struct mw_unit unit;              /* of every figure on this screen */
     uint64_t left[MW_CATEGORY_COUNT]; /* not charged yet */
     struct mw_verdicts *verdicts;
-    struct mw_verdict *arenas, *trimmable, *fragmentation, *cache, *healthy; /* NULL: not held */
+    /* NULL: does not hold */
+    struct mw_verdict *arenas, *trimmable, *fragmentation, *cache, *leak, *healthy;
     struct mw_verdict scrap; /* what the builders hand out after a failure */
     struct mw_remedy scrap_remedy;
     enum mw_status status;
@@ -97,6 +98,8 @@ uint64_t mw_ledger_take(struct mw_scope *scope, enum mw_category category, uint6
 /* Is this worth a sentence: at least percent of the total and min_bytes? */
 bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent,
                  uint64_t min_bytes);
+/* Sum of the top-level verdicts of the classes leaked, growing and kept. */
+uint64_t mw_wrong_bytes(const struct mw_scope *scope);
 /* Sum of the top-level verdicts of class kept. */
 uint64_t mw_kept_bytes(const struct mw_scope *scope);
 /* The kept state that holds the most bytes, NULL when none does. */
@@ -127,8 +130,12 @@ void mw_rule_thread_stacks(struct mw_scope *scope);
 void mw_rule_file_maps(struct mw_scope *scope);
 void mw_rule_shared_memory(struct mw_scope *scope);
 void mw_rule_healthy(struct mw_scope *scope);
-void mw_rule_native_leak_candidate(struct mw_scope *scope);
+void mw_rule_native_leak(struct mw_scope *scope);
+void mw_rule_native_leak_undecided(struct mw_scope *scope);
 void mw_rule_unknown(struct mw_scope *scope);
+
+/* Is there a group of blocks that mw_rule_native_leak_undecided() will speak of? */
+bool mw_candidate_is_undecided(const struct mw_scope *scope);
 
 /* Beside the verdicts: beside.c, settings.c, known.c */
 void mw_beside_peak(struct mw_scope *scope);
@@ -151,8 +158,9 @@ enum mw_knob {
     MW_KNOB_COUNT,
 };
 struct mw_knob_state {
-    const char *variable; /* that sets it, e.g. "MALLOC_ARENA_MAX"; NULL: the environment does not */
-    char value[32];       /* as the environment has it, shortened */
+    const char
+        *variable;  /* that sets it, e.g. "MALLOC_ARENA_MAX"; NULL: the environment does not */
+    char value[32]; /* as the environment has it, shortened */
     bool is_number;
     uint64_t wanted;   /* by the environment */
     uint64_t in_force; /* malloc's own parameter */

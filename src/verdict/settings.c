@@ -24,6 +24,8 @@ struct knob_row {
     bool is_size;
 };
 
+enum { PRELOADS_MAX = 16 }; /* entries of LD_PRELOAD that are looked at */
+
 #define PARAMETER(field) offsetof(struct mw_heap_parameters, field)
 
 static const struct knob_row knob_rows[MW_KNOB_COUNT] = {
@@ -195,8 +197,7 @@ static void arena_cap_leftover(struct mw_scope *scope)
         mw_known_add(scope,
                      "without effect: %s=%s is in force, and %s threads use %s arenas without it",
                      cap.variable, MW_NAME(cap.value), MW_COUNT(threads), MW_COUNT(arenas));
-    else if (mw_is_worth(scope, kept, 10, 8 * MW_MIB) &&
-             figures->main.free_bytes >= kept / 10 * 9)
+    else if (mw_is_worth(scope, kept, 10, 8 * MW_MIB) && figures->main.free_bytes >= kept / 10 * 9)
         mw_known_add(scope,
                      "without effect: %s=%s is in force, and %s of the %s kept is in the main "
                      "arena, which it does not touch",
@@ -204,8 +205,8 @@ static void arena_cap_leftover(struct mw_scope *scope)
                      MW_BYTES(kept));
 }
 
-static const char *const allocator_names[] = {"jemalloc", "tcmalloc", "mimalloc", "snmalloc",
-                                              "hoard",    "malloc"};
+static const char *const allocator_names[] = {"jemalloc", "tcmalloc", "mimalloc",
+                                              "snmalloc", "hoard",    "malloc"};
 
 /* Does this file name an allocator? */
 static bool names_allocator(const char *name)
@@ -249,7 +250,7 @@ void mw_beside_leftovers(struct mw_scope *scope)
     if (!image || image->regions.count == 0)
         return;
     const char *preload = mw_process_setting(scope->process, "LD_PRELOAD");
-    while (preload && *preload) {
+    for (int entries = 0; preload && *preload && entries < PRELOADS_MAX; entries++) {
         size_t length = strcspn(preload, ": ");
         preload_leftover(scope, preload, length);
         preload += length + (preload[length] != '\0');

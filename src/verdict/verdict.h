@@ -22,7 +22,13 @@
 #include "runtime/probe.h"
 
 /* Contract order: the order in which verdicts are shown. */
-enum mw_class { MW_CLASS_LEAKED, MW_CLASS_GROWING, MW_CLASS_KEPT, MW_CLASS_OUTSIDE, MW_CLASS_NEEDED };
+enum mw_class {
+    MW_CLASS_LEAKED,
+    MW_CLASS_GROWING,
+    MW_CLASS_KEPT,
+    MW_CLASS_OUTSIDE,
+    MW_CLASS_NEEDED
+};
 enum mw_basis { MW_BASIS_PROVEN, MW_BASIS_LIKELY, MW_BASIS_POSSIBLE };
 const char *mw_class_name(enum mw_class verdict_class);
 const char *mw_basis_name(enum mw_basis basis);
@@ -51,7 +57,7 @@ struct mw_verdict {
     const char *id; /* static, from VERDICTS */
     enum mw_class verdict_class;
     enum mw_basis basis;
-    uint64_t bytes; /* charged to it; resident unless the target has no residency */
+    uint64_t bytes;      /* charged to it; resident unless the target has no residency */
     const char *part_of; /* id of the state that it explains, NULL: top level */
     bool minor;
     char *summary; /* one sentence */
@@ -67,10 +73,10 @@ struct mw_verdicts {
     struct mw_verdict *items;
     size_t count, room;
     /* beside the verdicts */
-    char *peak;  /* sentence about the peak, NULL: nothing to say */
-    char *was;   /* what the kept free memory last held, NULL */
+    char *peak;      /* sentence about the peak, NULL: nothing to say */
+    char *was;       /* what the kept free memory last held, NULL */
     char *container; /* who holds a container that is near its limit, NULL: nothing to say */
-    char **known; /* known causes and leftovers of workarounds, sentences */
+    char **known;    /* known causes and leftovers of workarounds, sentences */
     size_t known_count, known_room;
 };
 
