@@ -110,13 +110,23 @@ static mw_addr gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limit,
     return 0;
 }
 
+/* Does this region grow by brk? A core has no name for it: there it is the one of sbrk_base. */
+static bool region_is_brk(const struct mw_glibc *glibc, const struct mw_mapping *map)
+{
+    if (strcmp(map->name, "[heap]") == 0)
+        return true;
+    if (glibc->image->kind == MW_IMAGE_LIVE || map->name[0] != '\0')
+        return false;
+    return mw_glibc_run_of(glibc, map->start) == mw_glibc_run_of(glibc, glibc->sbrk_base);
+}
+
 /* The brk area from sbrk_base on, with the gaps that foreign sbrk calls left. */
 static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_glibc_run *run)
 {
     mw_addr start = glibc->sbrk_base, at = (start + 15) & ~(mw_addr)15;
     enum mw_segment_kind kind = MW_SEGMENT_BRK;
     const struct mw_mapping *map = mw_image_region(glibc->image, start);
-    if (map && strcmp(map->name, "[heap]") != 0)
+    if (map && !region_is_brk(glibc, map))
         kind = MW_SEGMENT_MORECORE;
     mw_window_reset(&glibc->window, run->end);
     struct chain_end end;
@@ -266,8 +276,8 @@ static void brk_end_mark(struct mw_glibc *glibc)
         if (segment->public.arena != 0 || segment->top == 0)
             continue;
         const struct mw_mapping *last = mw_image_region(glibc->image, segment->public.end - 1);
-        segment->at_brk = last && last->end == segment->public.end &&
-                          strcmp(last->name, "[heap]") == 0;
+        segment->at_brk =
+            last && last->end == segment->public.end && region_is_brk(glibc, last);
     }
 }
 
