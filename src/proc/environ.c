@@ -24,7 +24,7 @@ enum {
     SETTINGS_MAX = 64,
     VALUE_BYTES_MAX = 512,
     WORD_BYTES_MAX = 16,
-    NUMBER_BYTES_MAX = 20,
+    NUMBER_DIGITS_MAX = 20,
 };
 
 static const char HIDDEN[] = "(not shown)";
@@ -92,26 +92,45 @@ static bool name_matches(struct piece name, const char *pattern)
     return name.length > length && strncasecmp(name.at, pattern, length) == 0;
 }
 
-/* A number with an optional unit ("4", "0x10", "512MiB", "75.5%"), or a short word without digits
- * ("true", "off", "malloc_debug"). */
+static size_t count_while(struct piece value, size_t at, int (*is_kind)(int))
+{
+    size_t count = 0;
+    while (at + count < value.length && is_kind((unsigned char)value.at[at + count]))
+        count++;
+    return count;
+}
+
+/* "4", "-1", "75.5%", "512MiB", "0x10000000" */
+static bool is_number(struct piece value)
+{
+    size_t at = value.length > 0 && (*value.at == '-' || *value.at == '+') ? 1 : 0;
+    bool is_hex = value.length > at + 2 && value.at[at] == '0' && (value.at[at + 1] | 0x20) == 'x';
+    if (is_hex)
+        return count_while(value, at + 2, isxdigit) == value.length - at - 2 &&
+               value.length - at - 2 <= 16;
+    size_t digits = count_while(value, at, isdigit);
+    at += digits;
+    if (digits > 0 && at < value.length && value.at[at] == '.') {
+        size_t more = count_while(value, at + 1, isdigit);
+        digits += more;
+        at += 1 + more;
+    }
+    size_t unit = count_while(value, at, isalpha);
+    at += unit;
+    if (at < value.length && value.at[at] == '%')
+        at++;
+    return digits > 0 && digits <= NUMBER_DIGITS_MAX && unit <= 3 && at == value.length;
+}
+
+/* A number with an optional unit, or a short word without digits ("true", "malloc_debug"). */
 static bool is_word(struct piece value)
 {
-    if (value.length == 0 || value.length > NUMBER_BYTES_MAX)
-        return false;
-    size_t digits = 0, letters = 0;
-    for (size_t i = 0; i < value.length; i++) {
-        unsigned char c = (unsigned char)value.at[i];
-        if (isdigit(c))
-            digits++;
-        else if (isalpha(c) || c == '_')
-            letters++;
-        else if (c != '.' && c != '%' && c != '-' && c != '+')
+    if (value.length == 0 || is_number(value))
+        return value.length > 0;
+    for (size_t i = 0; i < value.length; i++)
+        if (!isalpha((unsigned char)value.at[i]) && value.at[i] != '_')
             return false;
-    }
-    bool is_hex = value.length > 2 && value.at[0] == '0' && (value.at[1] | 0x20) == 'x';
-    if (digits == 0)
-        return value.length <= WORD_BYTES_MAX;
-    return is_hex || letters <= 3 || value.length <= 8;
+    return value.length <= WORD_BYTES_MAX;
 }
 
 /* The next piece of *rest up to one of the separators; false at the end. */
@@ -200,7 +219,8 @@ static bool is_java_memory_flag(struct piece flag)
     struct piece setting, name = before(flag, '=', &setting);
     if (name.length > 0 && (*name.at == '+' || *name.at == '-'))
         name = (struct piece){name.at + 1, name.length - 1};
-    if (!is_option_name(name) || (setting.length > 0 && !is_word(setting)))
+    bool is_command = starts_with(name, "On"); /* OnOutOfMemoryError, OnError */
+    if (is_command || !is_option_name(name) || (setting.length > 0 && !is_word(setting)))
         return false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (memmem(name.at, name.length, words[i], strlen(words[i])))

@@ -429,8 +429,12 @@ enum mw_status mw_process_load(int proc_fd, int32_t pid, struct mw_process *proc
     mw_process_init(&process);
     MW_FREE char *status_text = NULL;
     size_t length;
-    if (mw_io_read_file_at(dir_fd, "status", SMALL_FILE_BYTES, &status_text, &length, err) != MW_OK)
+    enum mw_status status =
+        mw_io_read_file_at(dir_fd, "status", SMALL_FILE_BYTES, &status_text, &length, err);
+    if (status == MW_GONE || status == MW_NOT_FOUND)
         return mw_fail(err, MW_GONE, "process %d has exited", pid);
+    if (status != MW_OK)
+        return status;
     mw_process_parse_status(&process, status_text);
     process.pid = pid;
     load_files(dir_fd, &process);
@@ -438,7 +442,7 @@ enum mw_status mw_process_load(int proc_fd, int32_t pid, struct mw_process *proc
     process.other_mount_namespace = namespace_differs(dir_fd, proc_fd, "ns/mnt", "self/ns/mnt");
     if (namespace_differs(dir_fd, proc_fd, "ns/pid", "self/ns/pid"))
         process.other_pid_namespace = true;
-    enum mw_status status = load_settings(dir_fd, &process, err);
+    status = load_settings(dir_fd, &process, err);
     if (status != MW_OK) {
         mw_process_deinit(&process);
         return status;

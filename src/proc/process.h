@@ -64,7 +64,7 @@ enum mw_status mw_process_parse_environ(struct mw_process *process, const char *
                                         size_t length) MW_MUST_CHECK;
 
 /* Everything above for pid below the directory proc_fd (an open /proc). What cannot be read stays
- * unknown; MW_GONE only when the process is not there. */
+ * unknown; MW_GONE only when the process is not there, MW_PERM when even its status is hidden. */
 enum mw_status mw_process_load(int proc_fd, int32_t pid, struct mw_process *process_out,
                                struct mw_error *err) MW_MUST_CHECK;
 
