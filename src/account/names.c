@@ -7,9 +7,9 @@
  *
  * Sources of the names: glibc sysdeps/unix/sysv/linux (decorate_maps, 2.39), Go
  * runtime/set_vma_name_linux.go (1.25, behind GODEBUG=decoratemappings), jemalloc src/pages.c,
- * gperftools/tcmalloc system-alloc.cc, mimalloc src/prim/unix, scudo linux.cpp, php Zend/zend_alloc.c
- * and zend_fibers.c (8.3), CPython pycore_mmap.h (3.15), Ruby (3.5), Android bionic and ART,
- * Chromium base/allocator and V8. */
+ * gperftools/tcmalloc system-alloc.cc, mimalloc src/prim/unix, scudo linux.cpp, php
+ * Zend/zend_alloc.c and zend_fibers.c (8.3), CPython pycore_mmap.h (3.15), Ruby (3.5), Android
+ * bionic and ART, Chromium base/allocator and V8. */
 #include "account/claiming.h"
 
 #include <string.h>
@@ -74,8 +74,8 @@ static const struct name_rule kernel_rules[] = {
     {"[heap]", MW_CATEGORY_MALLOC_UNSPLIT, "brk heap"},
     {"[vdso]", MW_CATEGORY_FILE_TEXT, "vdso"},
     {"[vsyscall]", MW_CATEGORY_FILE_TEXT, "vdso"},
-    {"[sigpage]", MW_CATEGORY_FILE_TEXT, "vdso"},  /* arm */
-    {"[vectors]", MW_CATEGORY_FILE_TEXT, "vdso"},  /* arm */
+    {"[sigpage]", MW_CATEGORY_FILE_TEXT, "vdso"}, /* arm */
+    {"[vectors]", MW_CATEGORY_FILE_TEXT, "vdso"}, /* arm */
     {"[vvar", MW_CATEGORY_DEVICE, "kernel clock data"},
     {"[uprobes]", MW_CATEGORY_FILE_TEXT, "uprobes"},
     {"[uprobes-trampoline]", MW_CATEGORY_FILE_TEXT, "uprobes"},
@@ -115,8 +115,8 @@ enum mw_status mw_claiming_names(struct mw_claiming *claiming)
         const struct mw_mapping *map = &claiming->maps[i];
         const struct name_rule *rule = rule_of_mapping(map);
         if (rule)
-            status = mw_claiming_take_rest(claiming, i, rule->category, MW_CLAIM_KERNEL,
-                                           rule->owner);
+            status =
+                mw_claiming_take_rest(claiming, i, rule->category, MW_CLAIM_KERNEL, rule->owner);
         else if (map->vm_flags & MW_VM_SHADOW_STACK)
             status = mw_claiming_take_rest(claiming, i, MW_CATEGORY_STACK_THREADS, MW_CLAIM_KERNEL,
                                            "shadow stack");

@@ -45,7 +45,8 @@ static bool is_arena_heap(struct mw_claiming *claiming, size_t i, uint64_t heap_
     return true;
 }
 
-/* A pasted smaps does not tell the machine, but a 64-bit process always has mappings above 4 GiB. */
+/* A pasted smaps does not tell the machine, but a 64-bit process always has mappings above 4 GiB.
+ */
 static bool target_is_32_bit(const struct mw_claiming *claiming)
 {
     enum mw_arch arch = claiming->image->arch;

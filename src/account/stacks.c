@@ -3,10 +3,11 @@
  *   mmap(stack) by libc, growing down:      | guard ---p | stack rw-p               TCB |
  *                                             4K to 64K    a few KiB used at the top
  *
- * A stack is proven by a thread whose stack pointer lies in it, or by a thread control block at its top: on x86-64 both glibc (tcbhead_t: tcb at 0, self at 16) and musl
- * (struct pthread: self at 0) keep a pointer to itself there. That also finds stacks which libc
- * caches after a thread's exit. Without memory to read there is the shape alone: then no more
- * candidates are believed than there are threads, those of the commonest size first.
+ * A stack is proven by a thread whose stack pointer lies in it, or by a thread control block at its
+ * top: on x86-64 both glibc (tcbhead_t: tcb at 0, self at 16) and musl (struct pthread: self at 0)
+ * keep a pointer to itself there. That also finds stacks which libc caches after a thread's exit.
+ * Without memory to read there is the shape alone: then no more candidates are believed than there
+ * are threads, those of the commonest size first.
  *
  * glibc 2.42 on Linux 6.13 puts the guard inside the mapping (MADV_GUARD_INSTALL), neighbouring
  * stacks melt together, and only the pages tell where each begins. Since Linux 6.7 MAP_STACK shows
@@ -24,7 +25,7 @@
 
 enum {
     GUARD_MAX = 64 << 10,
-    STACK_MIN = 16 << 10, /* PTHREAD_STACK_MIN */
+    STACK_MIN = 16 << 10,  /* PTHREAD_STACK_MIN */
     TCB_WINDOW = 16 << 10, /* musl keeps thread-specific data above its control block */
     PAGE_BATCH = 4096,
 };
@@ -36,8 +37,8 @@ struct candidate {
     mw_addr start, end; /* guard included */
     size_t map;         /* of the stack */
     enum proof proof;
-    uint64_t alike;     /* candidates of the same size */
-    bool is_marked;     /* MAP_STACK shows */
+    uint64_t alike; /* candidates of the same size */
+    bool is_marked; /* MAP_STACK shows */
 };
 
 struct candidates {

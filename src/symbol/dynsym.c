@@ -100,8 +100,8 @@ static bool name_read(const struct mw_dynsym *dynsym, uint32_t offset, char name
 {
     if (dynsym->string_bytes != 0 && offset >= dynsym->string_bytes)
         return false;
-    size_t got = mw_image_read_some(dynsym->elf.image, dynsym->strings + offset, name,
-                                    NAME_MAX_BYTES - 1);
+    size_t got =
+        mw_image_read_some(dynsym->elf.image, dynsym->strings + offset, name, NAME_MAX_BYTES - 1);
     name[got] = '\0';
     return got > 0;
 }
@@ -113,8 +113,9 @@ static bool symbol_matches(const struct mw_dynsym *dynsym, uint64_t index, const
     Elf64_Sym raw;
     char name[NAME_MAX_BYTES];
     size_t length = strlen(wanted) + 1;
-    if (length > sizeof name || mw_image_read(dynsym->elf.image, dynsym->symbols + index * sizeof raw,
-                                              &raw, sizeof raw) != MW_OK)
+    if (length > sizeof name ||
+        mw_image_read(dynsym->elf.image, dynsym->symbols + index * sizeof raw, &raw, sizeof raw) !=
+            MW_OK)
         return false;
     if (!symbol_is_defined(&raw) ||
         (dynsym->string_bytes != 0 && raw.st_name >= dynsym->string_bytes) ||
@@ -135,8 +136,7 @@ struct gnu_table {
 static enum mw_status gnu_table_read(const struct mw_dynsym *dynsym, struct gnu_table *table)
 {
     uint32_t head[4];
-    enum mw_status status =
-        mw_image_read(dynsym->elf.image, dynsym->gnu_hash, head, sizeof head);
+    enum mw_status status = mw_image_read(dynsym->elf.image, dynsym->gnu_hash, head, sizeof head);
     if (status != MW_OK)
         return status;
     if (head[0] == 0 || head[0] > MW_LIMIT_ELF_SYMBOLS || head[2] == 0 ||
@@ -277,7 +277,8 @@ static enum mw_status symbols_count(const struct mw_dynsym *dynsym, uint64_t *co
     }
     if (dynsym->strings <= dynsym->symbols)
         return MW_NOT_FOUND;
-    *count_out = (dynsym->strings - dynsym->symbols) / sizeof(Elf64_Sym); /* as linkers lay it out */
+    *count_out =
+        (dynsym->strings - dynsym->symbols) / sizeof(Elf64_Sym); /* as linkers lay it out */
     return MW_OK;
 }
 

@@ -9,15 +9,15 @@
 
 struct mw_dynsym {
     struct mw_elf_map elf;
-    mw_addr symbols, strings; /* of the tables */
-    uint64_t string_bytes;    /* 0: not told */
+    mw_addr symbols, strings;    /* of the tables */
+    uint64_t string_bytes;       /* 0: not told */
     mw_addr gnu_hash, sysv_hash; /* 0: there is none */
 };
 
 struct mw_symbol {
     mw_addr address; /* for a thread-local one: its offset in the module's block */
     uint64_t size;
-    uint8_t type; /* STT_FUNC 2, STT_OBJECT 1, STT_TLS 6, STT_GNU_IFUNC 10 */
+    uint8_t type;    /* STT_FUNC 2, STT_OBJECT 1, STT_TLS 6, STT_GNU_IFUNC 10 */
     uint8_t binding; /* STB_GLOBAL 1, STB_WEAK 2 */
 };
 
@@ -26,8 +26,8 @@ struct mw_symbol {
 enum mw_status mw_dynsym_open(struct mw_image *image, mw_addr base,
                               struct mw_dynsym *dynsym_out) MW_MUST_CHECK;
 
-/* A defined symbol by its name, of whatever version. MW_NOT_FOUND, MW_FAULT, MW_CORRUPT. A few small
- * reads through the hash table. */
+/* A defined symbol by its name, of whatever version. MW_NOT_FOUND, MW_FAULT, MW_CORRUPT. A few
+ * small reads through the hash table. */
 enum mw_status mw_dynsym_find(const struct mw_dynsym *dynsym, const char *name,
                               struct mw_symbol *symbol_out) MW_MUST_CHECK;
 

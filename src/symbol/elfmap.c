@@ -145,8 +145,7 @@ enum mw_status mw_elf_map_notes(const struct mw_elf_map *map, mw_elf_note_visit 
 static bool same_file(const struct mw_mapping *a, const struct mw_mapping *b)
 {
     if (a->inode != 0 || b->inode != 0)
-        return a->inode == b->inode && a->dev_major == b->dev_major &&
-               a->dev_minor == b->dev_minor;
+        return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
     return a->name[0] == '/' && strcmp(a->name, b->name) == 0;
 }
 
@@ -156,7 +155,8 @@ mw_addr mw_elf_base_of(const struct mw_image *image, mw_addr address)
     const struct mw_mapping *map = mw_image_region(image, address);
     if (!map || (map->inode == 0 && map->name[0] != '/'))
         return 0;
-    while (map->offset != 0 && map > maps && same_file(map - 1, map) && map[-1].offset <= map->offset)
+    while (map->offset != 0 && map > maps && same_file(map - 1, map) &&
+           map[-1].offset <= map->offset)
         map--;
     return map->offset == 0 ? map->start : 0;
 }

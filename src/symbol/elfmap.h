@@ -9,10 +9,10 @@
 
 struct mw_elf_map {
     struct mw_image *image;
-    mw_addr base;  /* of the ELF header */
-    mw_addr bias;  /* a virtual address of the file plus this is an address of the target */
-    mw_addr end;   /* of the last segment's memory, .bss included; not page-aligned */
-    mw_addr dynamic, dynamic_end; /* the dynamic section; both 0 when there is none */
+    mw_addr base; /* of the ELF header */
+    mw_addr bias; /* a virtual address of the file plus this is an address of the target */
+    mw_addr end;  /* of the last segment's memory, .bss included; not page-aligned */
+    mw_addr dynamic, dynamic_end;  /* the dynamic section; both 0 when there is none */
     uint64_t tls_bytes, tls_align; /* of its thread-local storage; 0 when there is none */
     bool is_executable;            /* ET_EXEC: linked to a fixed address */
 };
