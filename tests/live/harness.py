@@ -167,16 +167,19 @@ class Fixture:
             self.truth = json.load(file)
 
     def _await_ready(self, timeout):
+        """Reads up to the line that begins with ready; what came before is kept in `said`."""
+        self.said = []
         try:
             line = self.line(timeout)
+            while not line.startswith("ready"):
+                self.said.append(line)
+                line = self.line(timeout)
         except Failure as error:
             code = self.process.poll()
-            said = self.process.stderr.read(400).decode("utf-8", "replace") if code else ""
+            why = self.process.stderr.read(400).decode("utf-8", "replace") if code else ""
             if code == EXIT_SKIP:
-                raise Skip(said.strip()) from error
-            raise Failure(f"{error}; exit {code}; {said}") from error
-        if line != "ready":
-            raise Failure(f"fixture said {line!r} instead of ready")
+                raise Skip(why.strip()) from error
+            raise Failure(f"{error}; exit {code}; {why}") from error
 
     def line(self, timeout=60):
         deadline = time.monotonic() + timeout
