@@ -151,8 +151,7 @@ static enum mw_status block_add(struct tally *tally, const struct mw_block *bloc
         tally->allocator->skipped_bytes += block->size;
     } else if (block->state != MW_BLOCK_METADATA) {
         free_add(tally, block, resident.rss);
-        if (block->state != MW_BLOCK_TOP)
-            status = mw_sizes_add(&tally->sizes, block->size, false);
+        status = mw_sizes_add(&tally->sizes, block->size, false);
         if (tally->glibc->options->classify_content)
             content_sample(tally, block, resident.rss);
     }
