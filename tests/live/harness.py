@@ -236,8 +236,8 @@ class Fixture:
                              "state": state, "thread": int(thread)})
         return rows
 
-    def resident_pages(self):
-        """Asks for the resident pages of its private anonymous memory now."""
+    def mapped_pages(self):
+        """Asks for the mapped pages of its private anonymous memory, the zero page included."""
         if self.ask("pages") != "pages":
             raise Failure("fixture cannot list its pages")
         return pages_read(self.truth_path + ".pages")
