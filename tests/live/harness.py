@@ -309,8 +309,9 @@ class Spans:
 
 
 def account_sum(report):
-    """Resident bytes of all categories and of unknown."""
-    return sum(row["rss_bytes"] for row in report["categories"]) + report["unknown_bytes"]
+    """Resident bytes of all categories and of unknown; None when the target has no residency."""
+    parts = [row["rss_bytes"] for row in report["categories"]] + [report["unknown_bytes"]]
+    return None if all(part is None for part in parts) else sum(parts)
 
 
 CLASS_ORDER = ["leaked", "growing", "kept", "outside", "needed"]
