@@ -32,7 +32,9 @@ COMMANDS = [line.split() for line in (
     "verify BEFORE PID --json", "doctor PID", "doctor PID --json", "PID")]
 LIST = []  # without any argument: all processes
 APPLY = [["trim", "PID", "--apply"], ["trim", "PID", "--apply", "--json"]]
-SWEPT = [["trim", "PID", "--apply"], ["heap", "PID", "--json"], ["report", "PID", "--json"]]
+# What is swept call by call, over which calls, and its share of half of all kills.
+SWEPT = [(["trim", "PID", "--apply"], "control", 0.6), (["trim", "PID", "--apply"], "any", 0.1),
+         (["heap", "PID", "--json"], "control", 0.15), (["report", "PID", "--json"], "any", 0.15)]
 WORKERS, ERRORS, INTERRUPTED = 4, 4, 5
 
 
@@ -136,9 +138,9 @@ def kill_at_moment(words, delay):
     return was_running
 
 
-def kill_at_call(words, number):
+def kill_at_call(words, calls, number):
     """The answer of killat: ("killed", number, call) or ("ended", stops, code)."""
-    done = subprocess.run([os.path.join(FIXTURES, "killat"), str(number), MEMWHY, *words],
+    done = subprocess.run([os.path.join(FIXTURES, "killat"), calls, str(number), MEMWHY, *words],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, timeout=120, check=False,
                           start_new_session=True)
@@ -163,6 +165,16 @@ def durations(target, commands):
     return seconds
 
 
+def applied_once(tap, target):
+    """Left alone, --apply must succeed on this target at times, or killing it shows nothing."""
+    codes = []
+    while 0 not in codes and len(codes) < 30:
+        codes.append(memwhy(*target.line(APPLY[0])).code)
+    before = target.counts()
+    tap.ok(0 in codes, "trim --apply is let in at times", codes)
+    tap.equal(target.errors(before), [], "and the target works after it")
+
+
 def random_kills(tap, target, kills, dice):
     commands = COMMANDS + [LIST] + APPLY
     seconds = durations(target, commands)
@@ -185,10 +197,10 @@ def random_kills(tap, target, kills, dice):
     tap.ok(hits >= kills // 3, "most kills met a running memwhy", f"{hits} of {kills}")
 
 
-def swept_kills(tap, target, words, kills):
+def swept_kills(tap, target, words, calls, kills):
     """Kills at call 1, 2, …; when there are more calls than kills, evenly spread over them."""
-    name, line = " ".join(words), target.line(words)
-    answer = kill_at_call(line, 1 << 30)
+    name, line = f"{' '.join(words)}, {calls} calls", target.line(words)
+    answer = kill_at_call(line, calls, 1 << 30)
     if answer is None:
         tap.skip(f"{name}: kills at system calls", "this kernel cannot report system calls")
         return
@@ -198,7 +210,7 @@ def swept_kills(tap, target, words, kills):
     for number in range(min(kills, total)):
         at = 1 + number * total // min(kills, total)
         before = target.counts()
-        answer = kill_at_call(line, at)
+        answer = kill_at_call(line, calls, at)
         hits += answer[0] == "killed"
         for error in target.errors(before):
             wrong.append(f"killed at call {at} ({answer[-1]}): {error}")
@@ -216,10 +228,10 @@ def check(tap, kills, dice):
         time.sleep(0.2)
         before = target.counts()
         tap.equal(target.errors(before), [], "the target works before anything is done to it")
+        applied_once(tap, target)
         random_kills(tap, target, kills // 2, dice)
-        for words in SWEPT:
-            share = (kills - kills // 2) // (2 if words == SWEPT[0] else 4)
-            swept_kills(tap, target, words, max(share, 1))
+        for words, calls, share in SWEPT:
+            swept_kills(tap, target, words, calls, max(round(share * (kills - kills // 2)), 1))
         tap.equal(target.errors(before), [], "and works after everything")
         tap.note(f"{target.counts()[INTERRUPTED]} system calls of the target returned EINTR")
 
