@@ -36,6 +36,9 @@ void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis)
 void mw_screen_title(struct mw_text *text, const struct mw_analysis *analysis, const char *command,
                      const char *target);
 
+/* "GC heap", "Java heap"; "managed heap" when there is no one runtime. */
+const char *mw_screen_heap_name(const struct mw_analysis *analysis);
+
 /* "58 ms", "0.36 s". */
 char *mw_screen_seconds(char text[32], double seconds);
 

@@ -195,25 +195,39 @@ static struct word take_line(const char **rest, unsigned width)
     return line;
 }
 
-/* One line of a band; *words moves on. On the last line a text that goes on is cut. */
+/* The lead stands on the first line, the words go on behind it. */
+static void put_band_lead(struct mw_text *text, struct mw_text_band *band, unsigned *width)
+{
+    unsigned wide = band->lead ? mw_text_width(band->lead) : 0;
+    if (wide == 0)
+        return;
+    mw_text_put(text, MW_STYLE_BOLD, band->lead);
+    band->lead = NULL;
+    *width = *width > wide + 2 ? *width - wide - 2 : 0;
+    if (word_after(band->words).length > 0)
+        mw_text_pad(text, text->column + 2);
+}
+
+/* One line of a band; its words move on. On the last line a text that goes on is cut. */
 static void put_band_line(struct mw_text *text, struct mw_text_band *band, bool is_last)
 {
     unsigned width = band->to - band->from;
+    if (text->column != band->from && (band->lead || word_after(band->words).length > 0))
+        mw_text_pad(text, band->from);
+    put_band_lead(text, band, &width);
     const char *rest = band->words;
     struct word line = take_line(&rest, width);
+    if (span_width(line.at, line.length) > width && width + band->from < band->to)
+        return; /* not even one word fits behind the lead */
     bool is_cut = is_last && word_after(rest).length > 0;
     if (is_cut && width > 8) {
         rest = band->words;
         line = take_line(&rest, width - 4);
     }
     band->words = rest;
-    if (line.length == 0)
-        return;
-    if (text->column < band->from || text->column > 0)
-        mw_text_pad(text, band->from);
-    put_styled(text, band->style, line.at, line.length);
+    put_styled(text, MW_STYLE_PLAIN, line.at, line.length);
     if (is_cut)
-        put_styled(text, band->style, " ...", 4);
+        put_styled(text, MW_STYLE_PLAIN, " ...", 4);
 }
 
 void mw_text_bands(struct mw_text *text, struct mw_text_band *bands, size_t count,

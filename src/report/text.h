@@ -51,10 +51,11 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
                   enum mw_text_style style, const char *words);
 
 /* Texts side by side, each wrapped in a band of its own: [from, to) in columns. At most lines_max
- * lines (0: any number); what does not fit ends in "...". Ends the last line. */
+ * lines (0: any number); what does not fit ends in "...". Ends the last line. A band may start with
+ * a lead, in bold and unbroken. */
 struct mw_text_band {
     unsigned from, to;
-    enum mw_text_style style;
+    const char *lead; /* NULL: none */
     const char *words;
 };
 void mw_text_bands(struct mw_text *text, struct mw_text_band *bands, size_t count,
