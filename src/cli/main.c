@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+enum { COUNT_DEFAULT = 20 };
+
 /* A signal handler has no other way to the one context of this program. */
 static struct mw_context *canceled_by_signal;
 
@@ -63,7 +65,7 @@ static enum mw_exit print_version(struct mw_cli *cli)
 
 int main(int argc, char **argv)
 {
-    static struct mw_cli cli;
+    static struct mw_cli cli = {.count_max = COUNT_DEFAULT};
     struct mw_error err = {0};
     descriptors_fill();
     mw_context_init(&cli.context);

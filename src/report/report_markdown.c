@@ -18,8 +18,8 @@ enum { ENDLESS = 1 << 20 };
 static void put_md(struct mw_text *text, const char *piece)
 {
     for (; *piece; piece++) {
-        size_t plain = strcspn(piece, "|<>*_`\\[]#\n");
-        mw_text_printf(text, MW_STYLE_PLAIN, "%.*s", (int)plain, piece);
+        size_t plain = strcspn(piece, "|<>*`\\[]#\n");
+        mw_text_put_bytes(text, MW_STYLE_PLAIN, piece, plain);
         piece += plain;
         if (*piece == '\0')
             return;
@@ -99,8 +99,10 @@ static void md_versions(struct mw_text *text, const struct mw_analysis *analysis
         put_fact(text, "size", value);
     }
     for (size_t i = 0; i < process->setting_count; i++) {
-        snprintf(value, sizeof value, "%.60s=%.90s", process->settings[i].name,
-                 process->settings[i].value);
+        const struct mw_setting *setting = &process->settings[i];
+        bool is_open = !mw_screen_may_hold_secret(setting->value, strlen(setting->value));
+        snprintf(value, sizeof value, "%.60s=%.90s", setting->name,
+                 is_open ? setting->value : "(left out: it may hold a secret)");
         put_fact(text, "setting", value);
     }
 }
@@ -196,6 +198,8 @@ static void md_verdicts(struct mw_text *text, const struct mw_analysis *analysis
         put_fact(text, "freed memory last held (kinds)", verdicts->was);
     if (verdicts->peak)
         put_fact(text, "peak", verdicts->peak);
+    if (verdicts->container)
+        put_fact(text, "container", verdicts->container);
     for (size_t i = 0; i < verdicts->known_count; i++)
         put_fact(text, "known", verdicts->known[i]);
 }

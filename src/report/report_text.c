@@ -37,8 +37,7 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Names that a secret may follow in an argument. */
-static bool may_hold_secret(const char *argument, size_t length)
+bool mw_screen_may_hold_secret(const char *argument, size_t length)
 {
     static const char *const words[] = {"pass", "secret", "token", "key", "auth", "cred", "pwd"};
     if (memchr(argument, '@', length))
@@ -61,7 +60,7 @@ static void command_format(char piece[128], const struct mw_process *process)
     for (const char *at = command; *at && used < COMMAND_COLUMNS_MAX;) {
         size_t length = strcspn(at, " ");
         bool is_program = at == command;
-        if (!is_program && may_hold_secret(at, length))
+        if (!is_program && mw_screen_may_hold_secret(at, length))
             break;
         for (size_t i = 0; is_program && i + 1 < program; i++) /* without its folders */
             if (command[i] == '/') {

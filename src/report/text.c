@@ -31,6 +31,11 @@ static void text_flush(struct mw_text *text)
         mw_str_clear(&text->buffer);
 }
 
+void mw_text_out_of_memory(struct mw_text *text)
+{
+    text->buffer.status = MW_NOMEM;
+}
+
 bool mw_text_failed(const struct mw_text *text)
 {
     return text->sink_errno != 0 || text->buffer.status != MW_OK;
@@ -80,7 +85,7 @@ static void put_blanks(struct mw_text *text)
         mw_str_putc(&text->buffer, ' ');
 }
 
-static void put_styled(struct mw_text *text, enum mw_text_style style, const char *piece,
+void mw_text_put_bytes(struct mw_text *text, enum mw_text_style style, const char *piece,
                        size_t length)
 {
     static const char *const begins[] = {
@@ -104,7 +109,7 @@ static void put_styled(struct mw_text *text, enum mw_text_style style, const cha
 
 void mw_text_put(struct mw_text *text, enum mw_text_style style, const char *piece)
 {
-    put_styled(text, style, piece, strlen(piece));
+    mw_text_put_bytes(text, style, piece, strlen(piece));
 }
 
 void mw_text_printf(struct mw_text *text, enum mw_text_style style, const char *fmt, ...)
@@ -163,7 +168,7 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
         bool fits = text->column + needed + reserve <= text->look.width;
         if (!fits && is_last_line) {
             add_blanks(text, blank);
-            put_styled(text, style, "...", 3);
+            mw_text_put_bytes(text, style, "...", 3);
             return;
         }
         if (!fits && text->column > indent) {
@@ -173,7 +178,7 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
         } else {
             add_blanks(text, blank);
         }
-        put_styled(text, style, word.at, word.length);
+        mw_text_put_bytes(text, style, word.at, word.length);
         blank = 1;
     }
 }
@@ -225,9 +230,9 @@ static void put_band_line(struct mw_text *text, struct mw_text_band *band, bool 
         line = take_line(&rest, width - 4);
     }
     band->words = rest;
-    put_styled(text, MW_STYLE_PLAIN, line.at, line.length);
+    mw_text_put_bytes(text, MW_STYLE_PLAIN, line.at, line.length);
     if (is_cut)
-        put_styled(text, MW_STYLE_PLAIN, " ...", 4);
+        mw_text_put_bytes(text, MW_STYLE_PLAIN, " ...", 4);
 }
 
 void mw_text_bands(struct mw_text *text, struct mw_text_band *bands, size_t count,

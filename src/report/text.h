@@ -34,10 +34,14 @@ struct mw_text {
 
 void mw_text_init(struct mw_text *text, struct mw_sink sink, struct mw_text_look look);
 enum mw_status mw_text_finish(struct mw_text *text, struct mw_error *err) MW_MUST_CHECK;
+/* A caller's own allocation failed: the text fails with MW_NOMEM. */
+void mw_text_out_of_memory(struct mw_text *text);
 bool mw_text_failed(const struct mw_text *text);
 
 /* Append to the line as it is, without wrapping. */
 void mw_text_put(struct mw_text *text, enum mw_text_style style, const char *piece);
+void mw_text_put_bytes(struct mw_text *text, enum mw_text_style style, const char *piece,
+                       size_t length);
 void mw_text_printf(struct mw_text *text, enum mw_text_style style, const char *fmt, ...)
     MW_PRINTF(3, 4);
 

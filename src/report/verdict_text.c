@@ -178,7 +178,7 @@ static uint64_t rss_of(const struct mw_analysis *analysis)
 
 /* What stands beside the verdicts goes into the first full block of the class that it is about. */
 struct beside {
-    bool was, peak, known; /* still to be printed */
+    bool was, peak, container, known; /* still to be printed */
 };
 
 static void put_beside(struct mw_text *text, const struct mw_verdicts *verdicts,
@@ -196,6 +196,10 @@ static void put_beside(struct mw_text *text, const struct mw_verdicts *verdicts,
     if (beside->peak && verdicts->peak) {
         put_row(text, "peak", verdicts->peak);
         beside->peak = false;
+    }
+    if (beside->container && verdicts->container) {
+        put_row(text, "limit", verdicts->container);
+        beside->container = false;
     }
 }
 
@@ -247,7 +251,7 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
                         const struct mw_report_text_options *options)
 {
     const struct mw_verdicts *verdicts = &analysis->verdicts;
-    struct beside beside = {true, true, true};
+    struct beside beside = {true, true, true, true};
     unsigned full = 0;
     bool had_short = false;
     for (size_t i = 0; i < verdicts->count; i++) {
@@ -264,7 +268,7 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
             had_short = true;
         }
     }
-    if (full == 0 && (verdicts->known_count > 0 || verdicts->peak)) {
+    if (full == 0 && (verdicts->known_count > 0 || verdicts->peak || verdicts->container)) {
         const struct mw_verdict none = {.verdict_class = MW_CLASS_NEEDED};
         put_beside(text, verdicts, &none, &beside);
         had_short = true;
