@@ -51,7 +51,15 @@ bool mw_screen_may_hold_secret(const char *argument, size_t length)
     return false;
 }
 
-/* Program and first arguments, up to the first that may hold a secret. */
+/* An argument that is a plain word: no program text, no query, no address with a user in it. */
+static bool is_plain(const char *argument, size_t length)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "._/+:=,-";
+    return strspn(argument, allowed) >= length && !mw_screen_may_hold_secret(argument, length);
+}
+
+/* Program and first arguments, up to the first that is not plain. */
 static void command_format(char piece[128], const struct mw_process *process)
 {
     const char *command = process->command ? process->command : process->comm;
@@ -60,7 +68,7 @@ static void command_format(char piece[128], const struct mw_process *process)
     for (const char *at = command; *at && used < COMMAND_COLUMNS_MAX;) {
         size_t length = strcspn(at, " ");
         bool is_program = at == command;
-        if (!is_program && mw_screen_may_hold_secret(at, length))
+        if (!is_program && !is_plain(at, length))
             break;
         for (size_t i = 0; is_program && i + 1 < program; i++) /* without its folders */
             if (command[i] == '/') {
