@@ -233,6 +233,7 @@ enum mw_status mw_report_json(const struct mw_analysis *analysis, struct mw_sink
     json_verdicts(&json, verdicts);
     mw_field_text(&json, MW_F(report, peak), verdicts->peak);
     mw_field_text(&json, MW_F(report, was), verdicts->was);
+    mw_field_text(&json, MW_F(report, container), verdicts->container);
     mw_field_key(&json, MW_F(report, known));
     json_texts(&json, verdicts->known, verdicts->known_count);
     mw_field_key(&json, MW_F(report, findings));

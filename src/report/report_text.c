@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COMMAND_COLUMNS_MAX = 40, HEADER_GAP = 2 };
+enum { COMMAND_COLUMNS_MAX = 40, HEADER_GAP = 2, MANY_THREADS = 64 };
 
 char *mw_screen_seconds(char text[32], double seconds)
 {
@@ -37,8 +37,7 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Names that a secret may follow in an argument. */
-static bool may_hold_secret(const char *argument, size_t length)
+bool mw_screen_may_hold_secret(const char *argument, size_t length)
 {
     static const char *const words[] = {"pass", "secret", "token", "key", "auth", "cred", "pwd"};
     if (memchr(argument, '@', length))
@@ -52,7 +51,15 @@ static bool may_hold_secret(const char *argument, size_t length)
     return false;
 }
 
-/* Program and first arguments, up to the first that may hold a secret. */
+/* An argument that is a plain word: no program text, no query, no address with a user in it. */
+static bool is_plain(const char *argument, size_t length)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "._/+:=,-";
+    return strspn(argument, allowed) >= length && !mw_screen_may_hold_secret(argument, length);
+}
+
+/* Program and first arguments, up to the first that is not plain. */
 static void command_format(char piece[128], const struct mw_process *process)
 {
     const char *command = process->command ? process->command : process->comm;
@@ -61,7 +68,7 @@ static void command_format(char piece[128], const struct mw_process *process)
     for (const char *at = command; *at && used < COMMAND_COLUMNS_MAX;) {
         size_t length = strcspn(at, " ");
         bool is_program = at == command;
-        if (!is_program && may_hold_secret(at, length))
+        if (!is_program && !is_plain(at, length))
             break;
         for (size_t i = 0; is_program && i + 1 < program; i++) /* without its folders */
             if (command[i] == '/') {
@@ -79,15 +86,29 @@ static void command_format(char piece[128], const struct mw_process *process)
     piece[used] = '\0';
 }
 
+static const struct runtime_words {
+    const char *kind, *label, *heap;
+} runtime_words[] = {
+    {"dotnet", ".NET", "GC heap"},        {"jvm", "JDK", "Java heap"},
+    {"cpython", "Python", "Python heap"}, {"go", "Go", "Go heap"},
+    {"node", "Node", "V8 heap"},
+};
+
 static const char *runtime_label(const char *kind)
 {
-    static const char *const labels[][2] = {
-        {"dotnet", ".NET"}, {"jvm", "JDK"}, {"cpython", "Python"}, {"go", "Go"}, {"node", "Node"},
-    };
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
-        if (strcmp(kind, labels[i][0]) == 0)
-            return labels[i][1];
+    for (size_t i = 0; i < sizeof runtime_words / sizeof *runtime_words; i++)
+        if (strcmp(kind, runtime_words[i].kind) == 0)
+            return runtime_words[i].label;
     return kind;
+}
+
+const char *mw_screen_heap_name(const struct mw_analysis *analysis)
+{
+    for (size_t i = 0; i < sizeof runtime_words / sizeof *runtime_words; i++)
+        if (analysis->runtime_count == 1 &&
+            strcmp(analysis->runtimes[0].kind, runtime_words[i].kind) == 0)
+            return runtime_words[i].heap;
+    return "managed heap";
 }
 
 static void put_software(struct mw_text *text, const struct mw_analysis *analysis)
@@ -107,18 +128,20 @@ static void put_software(struct mw_text *text, const struct mw_analysis *analysi
     }
 }
 
-static void pauses_format(char piece[128], const struct mw_pauses *pauses)
+/* "paused 0.36 s, 4 stops"; with the longest one when there is room on the line. */
+static void put_pauses(struct mw_text *text, const struct mw_pauses *pauses)
 {
-    char total[32], longest[32];
+    char piece[128], total[32], longest[32];
     mw_screen_seconds(total, (double)pauses->total_ns / 1e9);
     mw_screen_seconds(longest, (double)pauses->longest_ns / 1e9);
+    int length = snprintf(piece, sizeof piece, "paused %s, %llu stop%s", total,
+                          (unsigned long long)pauses->count, pauses->count == 1 ? "" : "s");
     if (pauses->count == 0)
-        snprintf(piece, 128, "not paused");
-    else if (pauses->count == 1)
-        snprintf(piece, 128, "paused %s, 1 stop", total);
-    else
-        snprintf(piece, 128, "paused %s, %llu stops, longest %s", total,
-                 (unsigned long long)pauses->count, longest);
+        snprintf(piece, sizeof piece, "not paused");
+    else if (pauses->count > 1 &&
+             text->column + HEADER_GAP + (unsigned)length + 15 <= text->look.width)
+        snprintf(piece + length, sizeof piece - (size_t)length, ", longest %s", longest);
+    put_piece(text, HEADER_GAP, piece);
 }
 
 static void put_process(struct mw_text *text, const struct mw_analysis *analysis)
@@ -129,7 +152,7 @@ static void put_process(struct mw_text *text, const struct mw_analysis *analysis
         snprintf(piece, sizeof piece, "up %s", mw_duration_format(figure, process->uptime_seconds));
         put_piece(text, HEADER_GAP, piece);
     }
-    if (process->thread_count != MW_UNKNOWN && process->thread_count > 1) {
+    if (process->thread_count != MW_UNKNOWN && process->thread_count >= MANY_THREADS) {
         snprintf(piece, sizeof piece, "%s threads", mw_count_format(figure, process->thread_count));
         put_piece(text, HEADER_GAP, piece);
     }
@@ -139,8 +162,7 @@ static void put_process(struct mw_text *text, const struct mw_analysis *analysis
         put_piece(text, HEADER_GAP, piece);
     }
     if (analysis->image.kind == MW_IMAGE_LIVE) {
-        pauses_format(piece, &analysis->image.pauses);
-        put_piece(text, HEADER_GAP, piece);
+        put_pauses(text, &analysis->image.pauses);
     } else {
         put_piece(text, HEADER_GAP, mw_image_kind_name(analysis->image.kind));
     }
@@ -181,8 +203,7 @@ static void put_runtime_figures(struct mw_text *text, const struct mw_analysis *
         managed = runtime->heap_rss;
     if (managed == 0 || managed > account->rss_bytes)
         return;
-    snprintf(piece, sizeof piece, "%s heap %s",
-             strcmp(runtime->kind, "dotnet") == 0 ? "GC" : runtime_label(runtime->kind),
+    snprintf(piece, sizeof piece, "%s %s", mw_screen_heap_name(analysis),
              mw_unit_format(figure, text->unit, managed));
     put_piece(text, 3, piece);
     snprintf(piece, sizeof piece, "gap %s",

@@ -36,6 +36,13 @@ void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis)
 void mw_screen_title(struct mw_text *text, const struct mw_analysis *analysis, const char *command,
                      const char *target);
 
+/* Does an argument or a setting look like one that holds a password, key or token? Wrongly yes
+ * rather than wrongly no. */
+bool mw_screen_may_hold_secret(const char *argument, size_t length);
+
+/* "GC heap", "Java heap"; "managed heap" when there is no one runtime. */
+const char *mw_screen_heap_name(const struct mw_analysis *analysis);
+
 /* "58 ms", "0.36 s". */
 char *mw_screen_seconds(char text[32], double seconds);
 

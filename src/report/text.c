@@ -31,6 +31,11 @@ static void text_flush(struct mw_text *text)
         mw_str_clear(&text->buffer);
 }
 
+void mw_text_out_of_memory(struct mw_text *text)
+{
+    text->buffer.status = MW_NOMEM;
+}
+
 bool mw_text_failed(const struct mw_text *text)
 {
     return text->sink_errno != 0 || text->buffer.status != MW_OK;
@@ -80,7 +85,7 @@ static void put_blanks(struct mw_text *text)
         mw_str_putc(&text->buffer, ' ');
 }
 
-static void put_styled(struct mw_text *text, enum mw_text_style style, const char *piece,
+void mw_text_put_bytes(struct mw_text *text, enum mw_text_style style, const char *piece,
                        size_t length)
 {
     static const char *const begins[] = {
@@ -104,7 +109,7 @@ static void put_styled(struct mw_text *text, enum mw_text_style style, const cha
 
 void mw_text_put(struct mw_text *text, enum mw_text_style style, const char *piece)
 {
-    put_styled(text, style, piece, strlen(piece));
+    mw_text_put_bytes(text, style, piece, strlen(piece));
 }
 
 void mw_text_printf(struct mw_text *text, enum mw_text_style style, const char *fmt, ...)
@@ -163,7 +168,7 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
         bool fits = text->column + needed + reserve <= text->look.width;
         if (!fits && is_last_line) {
             add_blanks(text, blank);
-            put_styled(text, style, "...", 3);
+            mw_text_put_bytes(text, style, "...", 3);
             return;
         }
         if (!fits && text->column > indent) {
@@ -173,7 +178,7 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
         } else {
             add_blanks(text, blank);
         }
-        put_styled(text, style, word.at, word.length);
+        mw_text_put_bytes(text, style, word.at, word.length);
         blank = 1;
     }
 }
@@ -195,25 +200,39 @@ static struct word take_line(const char **rest, unsigned width)
     return line;
 }
 
-/* One line of a band; *words moves on. On the last line a text that goes on is cut. */
+/* The lead stands on the first line, the words go on behind it. */
+static void put_band_lead(struct mw_text *text, struct mw_text_band *band, unsigned *width)
+{
+    unsigned wide = band->lead ? mw_text_width(band->lead) : 0;
+    if (wide == 0)
+        return;
+    mw_text_put(text, MW_STYLE_BOLD, band->lead);
+    band->lead = NULL;
+    *width = *width > wide + 2 ? *width - wide - 2 : 0;
+    if (word_after(band->words).length > 0)
+        mw_text_pad(text, text->column + 2);
+}
+
+/* One line of a band; its words move on. On the last line a text that goes on is cut. */
 static void put_band_line(struct mw_text *text, struct mw_text_band *band, bool is_last)
 {
     unsigned width = band->to - band->from;
+    if (text->column != band->from && (band->lead || word_after(band->words).length > 0))
+        mw_text_pad(text, band->from);
+    put_band_lead(text, band, &width);
     const char *rest = band->words;
     struct word line = take_line(&rest, width);
+    if (span_width(line.at, line.length) > width && width + band->from < band->to)
+        return; /* not even one word fits behind the lead */
     bool is_cut = is_last && word_after(rest).length > 0;
     if (is_cut && width > 8) {
         rest = band->words;
         line = take_line(&rest, width - 4);
     }
     band->words = rest;
-    if (line.length == 0)
-        return;
-    if (text->column < band->from || text->column > 0)
-        mw_text_pad(text, band->from);
-    put_styled(text, band->style, line.at, line.length);
+    mw_text_put_bytes(text, MW_STYLE_PLAIN, line.at, line.length);
     if (is_cut)
-        put_styled(text, band->style, " ...", 4);
+        mw_text_put_bytes(text, MW_STYLE_PLAIN, " ...", 4);
 }
 
 void mw_text_bands(struct mw_text *text, struct mw_text_band *bands, size_t count,

@@ -34,10 +34,14 @@ struct mw_text {
 
 void mw_text_init(struct mw_text *text, struct mw_sink sink, struct mw_text_look look);
 enum mw_status mw_text_finish(struct mw_text *text, struct mw_error *err) MW_MUST_CHECK;
+/* A caller's own allocation failed: the text fails with MW_NOMEM. */
+void mw_text_out_of_memory(struct mw_text *text);
 bool mw_text_failed(const struct mw_text *text);
 
 /* Append to the line as it is, without wrapping. */
 void mw_text_put(struct mw_text *text, enum mw_text_style style, const char *piece);
+void mw_text_put_bytes(struct mw_text *text, enum mw_text_style style, const char *piece,
+                       size_t length);
 void mw_text_printf(struct mw_text *text, enum mw_text_style style, const char *fmt, ...)
     MW_PRINTF(3, 4);
 
@@ -51,10 +55,11 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
                   enum mw_text_style style, const char *words);
 
 /* Texts side by side, each wrapped in a band of its own: [from, to) in columns. At most lines_max
- * lines (0: any number); what does not fit ends in "...". Ends the last line. */
+ * lines (0: any number); what does not fit ends in "...". Ends the last line. A band may start with
+ * a lead, in bold and unbroken. */
 struct mw_text_band {
     unsigned from, to;
-    enum mw_text_style style;
+    const char *lead; /* NULL: none */
     const char *words;
 };
 void mw_text_bands(struct mw_text *text, struct mw_text_band *bands, size_t count,

@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum { FULL_BLOCKS_MAX = 2, ROW_LINES_MAX = 2, REMEDIES_MAX = 5, NOT_MAX = 4, WHY_MAX = 4 };
-enum { ACTION_COLUMNS_MAX = 44, GAIN_COLUMNS_MAX = 28, BASIS_COLUMNS_MIN = 16 };
 
 void mw_screen_label(struct mw_text *text, const char *label)
 {
@@ -82,18 +81,24 @@ static void put_why(struct mw_text *text, const struct mw_verdicts *verdicts,
     }
 }
 
-static const char *remedy_basis(const struct mw_remedy *remedy)
+/* What stands behind the gain, or in its place. */
+static const char *remedy_words(const struct mw_remedy *remedy)
 {
-    return remedy->basis ? remedy->basis : "";
+    if (remedy->basis && remedy->basis[0])
+        return remedy->basis;
+    return remedy->has_gain ? "" : "gain not predictable";
 }
 
-static void gain_format(char text[96], struct mw_unit unit, const struct mw_remedy *remedy)
+/* "-1,902.6 MiB -> RSS 453.0" when it is one figure. */
+static void gain_format(char text[96], struct mw_unit unit, const struct mw_remedy *remedy,
+                        uint64_t rss_bytes)
 {
-    char low[32], high[32];
+    char low[32], high[32], after[32];
     mw_unit_format(low, unit, remedy->gain_low_bytes);
     mw_unit_format(high, unit, remedy->gain_high_bytes);
-    if (!remedy->has_gain)
-        snprintf(text, 96, "not predictable");
+    if (strcmp(low, high) == 0 && rss_bytes > remedy->gain_high_bytes)
+        snprintf(text, 96, "-%s %s -> RSS %s", high, unit.name,
+                 mw_unit_format(after, unit, rss_bytes - remedy->gain_high_bytes));
     else if (strcmp(low, high) == 0)
         snprintf(text, 96, "-%s %s", high, unit.name);
     else if (remedy->gain_low_bytes == 0)
@@ -119,35 +124,27 @@ static void remedies_collect(struct remedy_list *list, const struct mw_verdict *
     }
 }
 
-/* Three bands: action, gain, how the gain is known. */
-static void put_remedies(struct mw_text *text, const struct remedy_list *list)
+/* Two bands: the action; the gain and how it is known. */
+static void put_remedies(struct mw_text *text, const struct remedy_list *list, uint64_t rss_bytes)
 {
-    unsigned action = 0, gain = 0;
-    char figure[96];
+    unsigned action = 0;
+    char gain[96];
     for (size_t i = 0; i < list->count; i++) {
         unsigned wide = mw_text_width(list->items[i]->action);
         action = wide > action ? wide : action;
-        gain_format(figure, text->unit, list->items[i]);
-        wide = mw_text_width(figure);
-        gain = wide > gain ? wide : gain;
     }
-    gain = gain > GAIN_COLUMNS_MAX ? GAIN_COLUMNS_MAX : gain;
-    unsigned fixed = MW_SCREEN_TEXT_COLUMN + 2 + gain + 2 + BASIS_COLUMNS_MIN;
-    unsigned room = text->look.width > fixed + 20 ? text->look.width - fixed : 20;
-    room = room > ACTION_COLUMNS_MAX ? ACTION_COLUMNS_MAX : room;
+    unsigned room = (text->look.width - MW_SCREEN_TEXT_COLUMN) / 2;
     action = action > room ? room : action;
-    unsigned gain_column = MW_SCREEN_TEXT_COLUMN + action + 2;
     for (size_t i = 0; i < list->count; i++) {
         const struct mw_remedy *remedy = list->items[i];
-        gain_format(figure, text->unit, remedy);
+        gain_format(gain, text->unit, remedy, rss_bytes);
         mw_screen_label(text, i == 0 ? "cure" : "");
         struct mw_text_band bands[] = {
-            {MW_SCREEN_TEXT_COLUMN, MW_SCREEN_TEXT_COLUMN + action, MW_STYLE_PLAIN, remedy->action},
-            {gain_column, gain_column + gain, remedy->has_gain ? MW_STYLE_BOLD : MW_STYLE_PLAIN,
-             figure},
-            {gain_column + gain + 2, text->look.width, MW_STYLE_PLAIN, remedy_basis(remedy)},
+            {MW_SCREEN_TEXT_COLUMN, MW_SCREEN_TEXT_COLUMN + action, NULL, remedy->action},
+            {MW_SCREEN_TEXT_COLUMN + action + 2, text->look.width, remedy->has_gain ? gain : NULL,
+             remedy_words(remedy)},
         };
-        mw_text_bands(text, bands, 3, ROW_LINES_MAX + 1);
+        mw_text_bands(text, bands, 2, ROW_LINES_MAX);
     }
 }
 
@@ -173,9 +170,15 @@ static void put_ruled_out(struct mw_text *text, const struct mw_verdict *verdict
         mw_text_newline(text);
 }
 
+/* 0 when it is not known. */
+static uint64_t rss_of(const struct mw_analysis *analysis)
+{
+    return analysis->account.has_rss ? analysis->account.rss_bytes : 0;
+}
+
 /* What stands beside the verdicts goes into the first full block of the class that it is about. */
 struct beside {
-    bool was, peak, known; /* still to be printed */
+    bool was, peak, container, known; /* still to be printed */
 };
 
 static void put_beside(struct mw_text *text, const struct mw_verdicts *verdicts,
@@ -194,11 +197,16 @@ static void put_beside(struct mw_text *text, const struct mw_verdicts *verdicts,
         put_row(text, "peak", verdicts->peak);
         beside->peak = false;
     }
+    if (beside->container && verdicts->container) {
+        put_row(text, "limit", verdicts->container);
+        beside->container = false;
+    }
 }
 
-static void put_full(struct mw_text *text, const struct mw_verdicts *verdicts,
+static void put_full(struct mw_text *text, const struct mw_analysis *analysis,
                      const struct mw_verdict *verdict, struct beside *beside)
 {
+    const struct mw_verdicts *verdicts = &analysis->verdicts;
     struct remedy_list remedies = {.count = 0};
     put_block_head(text, verdict);
     bool in_bracket = put_block_basis(text, verdict);
@@ -210,12 +218,13 @@ static void put_full(struct mw_text *text, const struct mw_verdicts *verdicts,
     for (size_t i = 0; i < verdicts->count; i++)
         if (verdicts->items[i].part_of && strcmp(verdicts->items[i].part_of, verdict->id) == 0)
             remedies_collect(&remedies, &verdicts->items[i], REMEDIES_MAX);
-    put_remedies(text, &remedies);
+    put_remedies(text, &remedies, rss_of(analysis));
     put_ruled_out(text, verdict);
     mw_text_newline(text);
 }
 
-static void put_short(struct mw_text *text, const struct mw_verdict *verdict)
+static void put_short(struct mw_text *text, const struct mw_analysis *analysis,
+                      const struct mw_verdict *verdict)
 {
     struct remedy_list remedies = {.count = 0};
     put_block_head(text, verdict);
@@ -224,7 +233,7 @@ static void put_short(struct mw_text *text, const struct mw_verdict *verdict)
     mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, verdict->summary);
     mw_text_newline(text);
     remedies_collect(&remedies, verdict, verdict->verdict_class == MW_CLASS_NEEDED ? 1 : 2);
-    put_remedies(text, &remedies);
+    put_remedies(text, &remedies, rss_of(analysis));
 }
 
 /* The account has its own row for what nobody owns. */
@@ -242,7 +251,7 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
                         const struct mw_report_text_options *options)
 {
     const struct mw_verdicts *verdicts = &analysis->verdicts;
-    struct beside beside = {true, true, true};
+    struct beside beside = {true, true, true, true};
     unsigned full = 0;
     bool had_short = false;
     for (size_t i = 0; i < verdicts->count; i++) {
@@ -252,14 +261,14 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
         bool is_full = verdict->verdict_class <= MW_CLASS_KEPT && !verdict->minor &&
                        (full < FULL_BLOCKS_MAX || options->all);
         if (is_full) {
-            put_full(text, verdicts, verdict, &beside);
+            put_full(text, analysis, verdict, &beside);
             full++;
         } else {
-            put_short(text, verdict);
+            put_short(text, analysis, verdict);
             had_short = true;
         }
     }
-    if (full == 0 && (verdicts->known_count > 0 || verdicts->peak)) {
+    if (full == 0 && (verdicts->known_count > 0 || verdicts->peak || verdicts->container)) {
         const struct mw_verdict none = {.verdict_class = MW_CLASS_NEEDED};
         put_beside(text, verdicts, &none, &beside);
         had_short = true;

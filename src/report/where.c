@@ -211,7 +211,7 @@ size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
     round_groups(unit, bytes, mw_where_total(analysis), printed);
     for (int group = 0; group < WHERE_COUNT; group++) {
         struct mw_where_row row = {
-            .label = group_labels[group], .bytes = bytes[group], .printed = printed[group]};
+            .label = group == WHERE_MANAGED ? mw_screen_heap_name(analysis) : group_labels[group], .bytes = bytes[group], .printed = printed[group]};
         where_note(row.note, (enum where_group)group, analysis, unit, bytes[group]);
         if (group == WHERE_UNKNOWN)
             *unknown_out = row;
@@ -246,7 +246,7 @@ static struct where_layout layout_of(const struct mw_where_row *rows, size_t cou
         layout.figure = wide > layout.figure ? wide : layout.figure;
         note = noted > note ? noted : note;
     }
-    layout.end = layout.label + 2 + layout.figure + 5 + (note ? 2 + note : 0);
+    layout.end = layout.label + 2 + layout.figure + 4 + (note ? 2 + note : 0);
     return layout;
 }
 
@@ -261,9 +261,9 @@ static void put_where_row(struct mw_text *text, unsigned start, struct where_lay
     mw_text_pad(text, figure_end - mw_text_width(figure));
     mw_text_put(text, MW_STYLE_PLAIN, figure);
     mw_text_pad(text, figure_end + 1);
-    mw_text_printf(text, MW_STYLE_PLAIN, "%4u", percent(row->bytes, total));
+    mw_text_printf(text, MW_STYLE_PLAIN, "%3u", percent(row->bytes, total));
     if (row->note[0]) {
-        mw_text_pad(text, figure_end + 7);
+        mw_text_pad(text, figure_end + 6);
         mw_text_put(text, MW_STYLE_PLAIN, row->note);
     }
 }
@@ -273,7 +273,7 @@ static void put_where_heading(struct mw_text *text, unsigned start, struct where
     unsigned figure_end = start + layout.label + 2 + layout.figure;
     mw_text_pad(text, figure_end - mw_text_width(text->unit.name));
     mw_text_put(text, MW_STYLE_PLAIN, text->unit.name);
-    mw_text_pad(text, figure_end + 4);
+    mw_text_pad(text, figure_end + 3);
     mw_text_put(text, MW_STYLE_PLAIN, "%");
 }
 
@@ -283,7 +283,7 @@ static void put_unknown(struct mw_text *text, struct where_layout layout,
                         struct mw_where_row *row)
 {
     uint64_t total = mw_where_total(analysis);
-    unsigned note_column = MW_SCREEN_LABEL_COLUMN + layout.label + 2 + layout.figure + 7;
+    unsigned note_column = MW_SCREEN_LABEL_COLUMN + layout.label + 2 + layout.figure + 6;
     char count[32], note[256];
     row->note[0] = '\0';
     put_where_row(text, MW_SCREEN_LABEL_COLUMN, layout, row, total);

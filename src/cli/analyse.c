@@ -1,0 +1,47 @@
+/* cli/analyse.c: from options to an analysis, from an analysis to an exit code. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli)
+{
+    return (struct mw_analysis_options){
+        .skip_heap = mw_cli_has(cli, MW_OPTION_NO_HEAP),
+        .cgroup_root = cli->cgroup_root,
+    };
+}
+
+bool mw_cli_analyse(struct mw_cli *cli, const struct mw_analysis_options *options,
+                    struct mw_analysis *analysis_out, enum mw_exit *exit_out)
+{
+    struct mw_error err = {0};
+    if (cli->max_pause_ns > 0)
+        cli->context.pause_ns_max = cli->max_pause_ns;
+    enum mw_status status =
+        mw_analysis_run(cli->targets[0], options, &cli->context, analysis_out, &err);
+    mw_cli_progress_clear(cli);
+    if (status == MW_OK)
+        return true;
+    err.code = status;
+    *exit_out = mw_cli_fail(cli, &err);
+    return false;
+}
+
+enum mw_exit mw_cli_conclude(struct mw_cli *cli, const struct mw_analysis *analysis,
+                             enum mw_status emitted, const struct mw_error *err)
+{
+    bool reader_gone = emitted == MW_OS && err->os_errno == EPIPE;
+    if (emitted == MW_OS && !reader_gone) {
+        mw_cli_say(cli, "%s", err->text);
+        return MW_EXIT_PARTIAL;
+    }
+    if (emitted != MW_OK && !reader_gone)
+        return mw_cli_fail(cli, err);
+    if (!analysis || !analysis->is_partial)
+        return MW_EXIT_FINE;
+    /* On standard error too: the output may go to a file or another program. */
+    if (!cli->out_is_terminal && !reader_gone)
+        (void)mw_cli_fail(cli, &analysis->why_partial);
+    return MW_EXIT_PARTIAL;
+}

@@ -1,0 +1,91 @@
+/* cli/cmd_report.c: memwhy [report] TARGET. */
+#include "cli/cli.h"
+
+#include "base/units.h"
+#include "report/emit.h"
+
+static enum mw_status emit(struct mw_cli *cli, const struct mw_analysis *analysis,
+                           struct mw_error *err)
+{
+    if (mw_cli_has(cli, MW_OPTION_JSON))
+        return mw_report_json(analysis, cli->out, err);
+    if (mw_cli_has(cli, MW_OPTION_MARKDOWN))
+        return mw_report_markdown(analysis, cli->out, err);
+    const struct mw_report_text_options options = {
+        .look = mw_cli_screen_look(cli),
+        .target = cli->targets[0],
+        .all = mw_cli_has(cli, MW_OPTION_ALL),
+    };
+    return mw_report_text(analysis, &options, cli->out, err);
+}
+
+static void say_hit(struct mw_cli *cli, size_t index, uint64_t actual)
+{
+    char figure[32];
+    if (mw_gate_is_bytes(&cli->gates[index]))
+        mw_bytes_format(figure, actual);
+    else
+        mw_count_format(figure, actual);
+    mw_cli_say(cli, "--fail-if '%s' holds: it is %s", cli->gate_texts[index], figure);
+}
+
+/* A gate that was hit outweighs an answer that is partial; one that cannot be decided makes it so. */
+static enum mw_exit check_gates(struct mw_cli *cli, const struct mw_analysis *analysis,
+                                enum mw_exit exit_code)
+{
+    for (size_t i = 0; i < cli->gate_count; i++) {
+        uint64_t actual;
+        enum mw_gate_result result = mw_gate_check(&cli->gates[i], analysis, &actual);
+        if (result == MW_GATE_HIT) {
+            say_hit(cli, i, actual);
+            exit_code = MW_EXIT_GATE;
+        } else if (result == MW_GATE_UNKNOWN) {
+            mw_cli_say(cli, "--fail-if '%s' cannot be decided: the figure is not known",
+                       cli->gate_texts[i]);
+            if (exit_code == MW_EXIT_FINE)
+                exit_code = MW_EXIT_PARTIAL;
+        }
+    }
+    return exit_code;
+}
+
+static enum mw_exit run(struct mw_cli *cli)
+{
+    struct mw_analysis_options options = mw_cli_analysis_options(cli);
+    struct mw_analysis analysis;
+    struct mw_error err = {0};
+    enum mw_exit exit_code;
+    options.heap.classify_content = true;
+    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+        return exit_code;
+    enum mw_status emitted = emit(cli, &analysis, &err);
+    exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
+    exit_code = check_gates(cli, &analysis, exit_code);
+    mw_analysis_deinit(&analysis);
+    return exit_code;
+}
+
+const struct mw_command mw_command_report = {
+    .name = "report",
+    .arguments = "TARGET",
+    .summary = "where the memory is, why, and what gives it back",
+    .about =
+        "One screen: how large the process is and what surrounds it; a block for each state that\n"
+        "explains its memory (LEAKED, GROWING, KEPT, OUTSIDE, NEEDED) with its bytes, what decided\n"
+        "it, what it is not, and what each remedy would give; the account (WHERE), which sums to\n"
+        "RSS; the commands worth typing next.\n"
+        "\n"
+        "TARGET is a process id, an ELF core (.zst too), a text like /proc/PID/smaps, or - for one\n"
+        "of these on standard input. `report` itself may be left out.",
+    .examples = "memwhy 4121\tthe screen\n"
+                "memwhy 4121 --json >before.json\tkeep it, for memwhy verify\n"
+                "memwhy core.4121.zst\ta core, without unpacking it\n"
+                "ssh host cat /proc/4121/smaps | memwhy -\tmappings only, from elsewhere\n"
+                "memwhy 4121 --fail-if 'leaked>0' --fail-if 'kept>1GiB'\ta gate: exit 1 if it holds\n",
+    .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(MARKDOWN) | MW_OPTION_BIT(ALL) |
+               MW_OPTION_BIT(NO_HEAP) | MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(FAIL_IF) |
+               MW_OPTION_BIT(CGROUP_ROOT),
+    .targets_min = 1,
+    .targets_max = 1,
+    .run = run,
+};

@@ -1,0 +1,16 @@
+/* cli/commands.c: the list of commands. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+const struct mw_command *const mw_commands[] = {
+    &mw_command_report, &mw_command_heap, &mw_command_maps, &mw_command_pins, NULL,
+};
+
+const struct mw_command *mw_command_find(const char *name)
+{
+    for (size_t i = 0; mw_commands[i]; i++)
+        if (mw_commands[i]->name && strcmp(mw_commands[i]->name, name) == 0)
+            return mw_commands[i];
+    return NULL;
+}

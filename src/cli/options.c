@@ -1,0 +1,232 @@
+/* cli/options.c: the one table of options, and argv read by it. getopt_long parses against all
+ * options of all commands; then what the command does not take is refused by name. */
+#include "cli/cli.h"
+
+#include "base/units.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
+    [MW_OPTION_JSON] = {"json", NULL,
+                        "print one JSON document; its form is a contract, named in `schema`", 0},
+    [MW_OPTION_MARKDOWN] = {"markdown", NULL,
+                            "print what a maintainer of the program needs, for a bug report", 0},
+    [MW_OPTION_ALL] = {"all", NULL, "show what is too small to matter, too", 0},
+    [MW_OPTION_NO_HEAP] = {"no-heap", NULL,
+                           "stay at the level of mappings: nothing is paused, no memory is read",
+                           0},
+    [MW_OPTION_UNKNOWN] = {"unknown", NULL, "only what has no known owner, the largest first", 0},
+    [MW_OPTION_LIST_BLOCKS] = {"list-blocks", NULL,
+                               "print a line for each block: ADDRESS SIZE STATE ARENA", 0},
+    [MW_OPTION_PAGES] = {"pages", NULL,
+                         "print the page ranges that would be given back: START END", 0},
+    [MW_OPTION_APPLY] = {"apply", NULL, "run malloc_trim(0) in the target, then compare", 0},
+    [MW_OPTION_COUNT_MAX] = {"count", "N", "show the N largest (default 20; 0: all)", 'n'},
+    [MW_OPTION_MAX_PAUSE] = {"max-pause", "DURATION",
+                             "hold a live target still for at most this long at a time, like 20ms "
+                             "(default 100ms)",
+                             0},
+    [MW_OPTION_FAIL_IF] = {"fail-if", "EXPRESSION",
+                           "exit with 1 when it holds, like 'leaked>0' or 'kept>500MiB'; may be "
+                           "given several times",
+                           0},
+    [MW_OPTION_NO_COLOR] = {"no-color", NULL, "no colours and no bold, as with NO_COLOR", 0},
+    [MW_OPTION_CGROUP_ROOT] = {"cgroup-root", "DIR", NULL, 0},
+    [MW_OPTION_HELP] = {"help", NULL, "print this and exit", 'h'},
+    [MW_OPTION_VERSION] = {"version", NULL, "print the version and exit", 'V'},
+};
+
+const struct mw_option_row *mw_option_row(enum mw_option option)
+{
+    assert((unsigned)option < MW_OPTION_COUNT);
+    return &option_rows[option];
+}
+
+enum { LONG_BASE = 256 }; /* getopt_long's value of an option: this plus enum mw_option */
+
+static void long_options_fill(struct option longs[MW_OPTION_COUNT + 1], char shorts[64])
+{
+    size_t length = 0;
+    shorts[length++] = ':'; /* a missing argument is told from an unknown option */
+    for (int i = 0; i < MW_OPTION_COUNT; i++) {
+        longs[i] = (struct option){.name = option_rows[i].name,
+                                   .has_arg = option_rows[i].argument ? required_argument
+                                                                      : no_argument,
+                                   .val = LONG_BASE + i};
+        if (!option_rows[i].letter)
+            continue;
+        shorts[length++] = option_rows[i].letter;
+        if (option_rows[i].argument)
+            shorts[length++] = ':';
+    }
+    shorts[length] = '\0';
+    longs[MW_OPTION_COUNT] = (struct option){0};
+}
+
+static int option_of(int value)
+{
+    if (value >= LONG_BASE)
+        return value - LONG_BASE;
+    for (int i = 0; i < MW_OPTION_COUNT; i++)
+        if (option_rows[i].letter == value)
+            return i;
+    return -1;
+}
+
+static enum mw_status count_parse(const char *text, size_t *count_out)
+{
+    char *end;
+    unsigned long long count = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || count > MW_LIMIT_PROCESSES)
+        return MW_INVALID;
+    *count_out = count == 0 ? MW_LIMIT_PROCESSES : (size_t)count;
+    return MW_OK;
+}
+
+static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, const char *value,
+                                  struct mw_error *err)
+{
+    cli->given |= 1u << option;
+    switch (option) {
+    case MW_OPTION_MAX_PAUSE:
+        if (mw_duration_parse(value, &cli->max_pause_ns) == MW_OK && cli->max_pause_ns > 0)
+            return MW_OK;
+        (void)mw_fail(err, MW_INVALID, "cannot understand --max-pause '%.60s'", value);
+        mw_error_hint(err, "a number with ms or s, like --max-pause 20ms");
+        return MW_INVALID;
+    case MW_OPTION_COUNT_MAX:
+        if (count_parse(value, &cli->count_max) == MW_OK)
+            return MW_OK;
+        return mw_fail(err, MW_INVALID, "cannot understand --count '%.60s'", value);
+    case MW_OPTION_FAIL_IF:
+        if (cli->gate_count == MW_GATES_MAX)
+            return mw_fail(err, MW_INVALID, "more than %d --fail-if", MW_GATES_MAX);
+        cli->gate_texts[cli->gate_count] = value;
+        return mw_gate_parse(value, &cli->gates[cli->gate_count++], err);
+    case MW_OPTION_CGROUP_ROOT:
+        cli->cgroup_root = value;
+        return MW_OK;
+    default:
+        return MW_OK;
+    }
+}
+
+static const char *command_name(const struct mw_cli *cli)
+{
+    return cli->command && cli->command->name ? cli->command->name : "";
+}
+
+static void hint_help(const struct mw_cli *cli, struct mw_error *err)
+{
+    const char *name = command_name(cli);
+    mw_error_hint(err, "memwhy %s%s--help", name, name[0] ? " " : "");
+}
+
+/* The word that getopt_long stumbled over: an option's name without its value. */
+static void unknown_option(char word[64], char **argv)
+{
+    if (optopt != 0 && optopt < LONG_BASE) {
+        snprintf(word, 64, "-%c", optopt);
+        return;
+    }
+    const char *given = optind > 0 && argv[optind - 1] ? argv[optind - 1] : "";
+    snprintf(word, 64, "%.*s", (int)strcspn(given, "="), given);
+}
+
+/* All options; positional words stay at the end of argv from optind on. */
+static enum mw_status options_read(struct mw_cli *cli, int argc, char **argv, struct mw_error *err)
+{
+    struct option longs[MW_OPTION_COUNT + 1];
+    char shorts[64], word[64];
+    int value;
+    long_options_fill(longs, shorts);
+    opterr = 0;
+    optind = 1;
+    while ((value = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        int option = option_of(value);
+        if (value == ':' || option < 0) {
+            unknown_option(word, argv);
+            const char *problem = value == ':' ? "needs a value" : "is unknown or ambiguous";
+            return mw_fail(err, MW_INVALID, "option '%s' %s", word, problem);
+        }
+        enum mw_status status = option_take(cli, (enum mw_option)option, optarg, err);
+        if (status != MW_OK)
+            return status;
+    }
+    return MW_OK;
+}
+
+/* The first word is the command when it is the name of one. `help WORD` asks for help on it. */
+static void command_take(struct mw_cli *cli, int *next, int argc, char **argv)
+{
+    bool has_help = *next < argc && strcmp(argv[*next], "help") == 0;
+    if (has_help) {
+        cli->given |= MW_OPTION_BIT(HELP);
+        ++*next;
+    }
+    cli->command = *next < argc ? mw_command_find(argv[*next]) : NULL;
+    cli->command_given = cli->command != NULL;
+    if (cli->command)
+        ++*next;
+    else if (has_help && *next < argc)
+        cli->help_topic = argv[*next];
+    if (!cli->command)
+        cli->command = *next < argc ? &mw_command_report : &mw_command_list;
+}
+
+static enum mw_status options_check(struct mw_cli *cli, struct mw_error *err)
+{
+    unsigned allowed = cli->command->options | MW_OPTION_BIT(HELP) | MW_OPTION_BIT(VERSION) |
+                       MW_OPTION_BIT(NO_COLOR);
+    for (int i = 0; i < MW_OPTION_COUNT; i++) {
+        if (!(cli->given >> i & 1) || (allowed >> i & 1))
+            continue;
+        const char *name = command_name(cli);
+        if (!name[0])
+            return mw_fail(err, MW_INVALID, "option '--%s' needs a target", option_rows[i].name);
+        return mw_fail(err, MW_INVALID, "'%s' has no option '--%s'", name, option_rows[i].name);
+    }
+    if (mw_cli_has(cli, MW_OPTION_JSON) && mw_cli_has(cli, MW_OPTION_MARKDOWN))
+        return mw_fail(err, MW_INVALID, "--json and --markdown exclude each other");
+    return MW_OK;
+}
+
+static enum mw_status targets_take(struct mw_cli *cli, int next, int argc, char **argv,
+                                   struct mw_error *err)
+{
+    size_t count = (size_t)(argc - next);
+    if (count > cli->command->targets_max && cli->command == &mw_command_report && count > 1)
+        return mw_fail(err, MW_INVALID, "'%.60s' is no command, and one target is taken",
+                       argv[next]);
+    if (count > cli->command->targets_max)
+        return mw_fail(err, MW_INVALID, "'%.60s' is one argument too many",
+                       argv[next + (int)cli->command->targets_max]);
+    if (count < cli->command->targets_min)
+        return mw_fail(err, MW_INVALID, "'%s' needs %s", command_name(cli),
+                       cli->command->targets_min == 2 ? "two arguments" : "a target");
+    for (size_t i = 0; i < count; i++)
+        cli->targets[cli->target_count++] = argv[next + (int)i];
+    return MW_OK;
+}
+
+enum mw_status mw_cli_parse(struct mw_cli *cli, int argc, char **argv, struct mw_error *err)
+{
+    enum mw_status status = options_read(cli, argc, argv, err);
+    int next = optind;
+    if (status == MW_OK)
+        command_take(cli, &next, argc, argv);
+    bool only_asks = mw_cli_has(cli, MW_OPTION_HELP) || mw_cli_has(cli, MW_OPTION_VERSION);
+    if (status == MW_OK && only_asks)
+        return MW_OK;
+    if (status == MW_OK)
+        status = options_check(cli, err);
+    if (status == MW_OK)
+        status = targets_take(cli, next, argc, argv, err);
+    if (status != MW_OK && err->hint[0] == '\0')
+        hint_help(cli, err);
+    return status;
+}

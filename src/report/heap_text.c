@@ -1,0 +1,343 @@
+/* report/heap_text.c: the screen of `memwhy heap`: totals, parameters in force, arenas, sizes. */
+#include "report/screen.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct heap_screen {
+    struct mw_text *text;
+    const struct mw_allocator *allocator;
+    const size_t *order; /* of the rows of the table at hand */
+};
+
+/* "  in use     318.4  2,041,339 blocks" */
+static void put_total(struct heap_screen *screen, unsigned depth, enum mw_field field,
+                      uint64_t bytes, const char *note)
+{
+    struct mw_text *text = screen->text;
+    char figure[32];
+    if (bytes == MW_UNKNOWN)
+        snprintf(figure, sizeof figure, "-");
+    else
+        mw_unit_format(figure, text->unit, bytes);
+    mw_text_pad(text, 2 + 2 * depth);
+    mw_text_put(text, MW_STYLE_PLAIN, mw_field_row(field)->heading);
+    mw_text_pad(text, 28 - mw_text_width(figure));
+    mw_text_put(text, MW_STYLE_PLAIN, figure);
+    if (note[0]) {
+        mw_text_pad(text, 30);
+        mw_text_wrap(text, 30, 0, MW_STYLE_PLAIN, note);
+    }
+    mw_text_newline(text);
+}
+
+static void put_totals(struct heap_screen *screen)
+{
+    const struct mw_allocator *a = screen->allocator;
+    char note[160], count[32], figure[32];
+    snprintf(note, sizeof note, "%s blocks", mw_count_format(count, a->in_use_count));
+    put_total(screen, 0, MW_F(allocator, in_use_bytes), a->in_use_bytes, note);
+    snprintf(note, sizeof note, "%s blocks with a mapping of their own",
+             mw_count_format(count, a->mmapped_count));
+    put_total(screen, 1, MW_F(allocator, mmapped_bytes), a->mmapped_bytes, note);
+    snprintf(note, sizeof note, "%s chunks", mw_count_format(count, a->free_count));
+    put_total(screen, 0, MW_F(allocator, free_bytes), a->free_bytes, note);
+    put_total(screen, 1, MW_F(allocator, free_resident_bytes), a->free_resident_bytes, "");
+    put_total(screen, 1, MW_F(allocator, trimmable_bytes), a->trimmable_bytes,
+              "what malloc_trim(0) would give back");
+    snprintf(note, sizeof note, "%s chunks cached by threads",
+             mw_count_format(count, a->tcache_count));
+    put_total(screen, 1, MW_F(allocator, tcache_bytes), a->tcache_bytes, note);
+    snprintf(note, sizeof note, "%s chunks", mw_count_format(count, a->fastbin_count));
+    put_total(screen, 1, MW_F(allocator, fastbin_bytes), a->fastbin_bytes, note);
+    snprintf(note, sizeof note, "%s of it resident in thread arenas: malloc_trim leaves it",
+             mw_unit_format(figure, screen->text->unit, a->thread_top_rss));
+    put_total(screen, 1, MW_F(allocator, top_bytes), a->top_bytes, a->thread_top_rss ? note : "");
+    put_total(screen, 0, MW_F(allocator, metadata_bytes), a->metadata_bytes,
+              "headers, fences, gaps");
+    if (a->skipped_bytes > 0)
+        put_total(screen, 0, MW_F(allocator, skipped_bytes), a->skipped_bytes,
+                  "damaged, not parsed: see the findings in --json");
+    put_total(screen, 0, MW_F(allocator, system_bytes), a->system_bytes, "all of these together");
+}
+
+/* Names in the environment that set malloc's parameters. */
+static bool sets_malloc(const char *name)
+{
+    return strncmp(name, "MALLOC_", 7) == 0 || strcmp(name, "GLIBC_TUNABLES") == 0;
+}
+
+static void put_environment(struct mw_text *text, const struct mw_process *process)
+{
+    bool any = false;
+    mw_text_pad(text, 2);
+    mw_text_put(text, MW_STYLE_PLAIN, "environment:");
+    for (size_t i = 0; i < process->setting_count; i++) {
+        if (!sets_malloc(process->settings[i].name))
+            continue;
+        any = true;
+        mw_text_pad(text, text->column + 1);
+        mw_text_printf(text, MW_STYLE_PLAIN, "%.80s=%.200s", process->settings[i].name,
+                       process->settings[i].value);
+    }
+    if (!any)
+        mw_text_put(text, MW_STYLE_PLAIN,
+                    process->has_settings ? " sets none of them" : " could not be read");
+    mw_text_newline(text);
+}
+
+static void put_parameters(struct heap_screen *screen, const struct mw_analysis *analysis)
+{
+    const struct mw_heap_parameters *p = &screen->allocator->parameters;
+    struct mw_text *text = screen->text;
+    char line[512], mmap[32], trim[32], pad[32], cache[32];
+    mw_text_newline(text);
+    mw_text_put(text, MW_STYLE_BOLD, "PARAMETERS");
+    mw_text_put(text, MW_STYLE_PLAIN, "  in force, read from malloc's own memory");
+    mw_text_newline(text);
+    snprintf(line, sizeof line,
+             "mmap_threshold %s, trim_threshold %s (%s), top_pad %s, arena_max %llu%s, "
+             "mmap_max %llu, tcache %llu of at most %s per size and thread",
+             mw_bytes_format(mmap, p->mmap_threshold), mw_bytes_format(trim, p->trim_threshold),
+             p->no_dyn_threshold ? "fixed" : "both adapt", mw_bytes_format(pad, p->top_pad),
+             (unsigned long long)p->arena_max, p->arena_max == 0 ? " (none set)" : "",
+             (unsigned long long)p->mmaps_max, (unsigned long long)p->tcache_count,
+             mw_bytes_format(cache, p->tcache_max_bytes));
+    mw_text_pad(text, 2);
+    mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN, line);
+    mw_text_newline(text);
+    if (p->thp_pagesize || p->hp_pagesize) {
+        snprintf(line, sizeof line, "huge pages: thp %s, hugetlb %s",
+                 mw_bytes_format(mmap, p->thp_pagesize), mw_bytes_format(trim, p->hp_pagesize));
+        mw_text_pad(text, 2);
+        mw_text_put(text, MW_STYLE_PLAIN, line);
+        mw_text_newline(text);
+    }
+    put_environment(text, &analysis->image.process);
+}
+
+static void arena_cells(void *user, size_t index, struct mw_text_cell *cells)
+{
+    const struct heap_screen *screen = user;
+    const struct mw_arena *arena = &screen->allocator->arenas[screen->order[index]];
+    struct mw_unit unit = screen->text->unit;
+    bool resident = screen->allocator->free_resident_bytes != MW_UNKNOWN;
+    if (arena->is_main)
+        memcpy(cells[0].text, "main", 5);
+    else
+        snprintf(cells[0].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)arena->address);
+    mw_text_cell_count(&cells[1], arena->heap_count);
+    mw_text_cell_bytes(&cells[2], unit, arena->system_bytes);
+    mw_text_cell_bytes(&cells[3], unit, arena->in_use_bytes);
+    mw_text_cell_count(&cells[4], arena->in_use_count);
+    mw_text_cell_bytes(&cells[5], unit, arena->free_bytes);
+    mw_text_cell_bytes(&cells[6], unit, resident ? arena->free_rss : MW_UNKNOWN);
+    mw_text_cell_bytes(&cells[7], unit, resident ? arena->trimmable_bytes : MW_UNKNOWN);
+    mw_text_cell_bytes(&cells[8], unit, arena->top_bytes);
+    mw_text_cell_count(&cells[9], arena->attached_threads);
+}
+
+struct ordered {
+    uint64_t key;
+    size_t index;
+};
+
+static int ordered_descending(const void *a, const void *b)
+{
+    const struct ordered *left = a, *right = b;
+    if (left->key != right->key)
+        return left->key < right->key ? 1 : -1;
+    return (left->index > right->index) - (left->index < right->index);
+}
+
+/* Indices by descending key; ties keep their order. NULL when out of memory. */
+static size_t *order_by(size_t count, uint64_t (*key)(const struct mw_allocator *, size_t),
+                        const struct mw_allocator *allocator)
+{
+    struct ordered *rows = mw_calloc(count, sizeof *rows);
+    size_t *order = mw_calloc(count, sizeof *order);
+    for (size_t i = 0; rows && order && i < count; i++)
+        rows[i] = (struct ordered){key(allocator, i), i};
+    if (rows && order) {
+        qsort(rows, count, sizeof *rows, ordered_descending);
+        for (size_t i = 0; i < count; i++)
+            order[i] = rows[i].index;
+    } else {
+        free(order);
+        order = NULL;
+    }
+    free(rows);
+    return order;
+}
+
+static uint64_t arena_key(const struct mw_allocator *allocator, size_t index)
+{
+    return allocator->arenas[index].system_bytes;
+}
+
+static uint64_t size_key(const struct mw_allocator *allocator, size_t index)
+{
+    const struct mw_size_row *row = &allocator->sizes[index];
+    return row->size_bytes * row->in_use_count;
+}
+
+static void put_table_head(struct mw_text *text, const char *name, size_t shown, size_t count,
+                           const char *by)
+{
+    char shown_text[32], count_text[32];
+    mw_text_newline(text);
+    mw_text_put(text, MW_STYLE_BOLD, name);
+    if (shown < count)
+        mw_text_printf(text, MW_STYLE_PLAIN, "  the %s largest of %s by %s, in %s",
+                       mw_count_format(shown_text, shown), mw_count_format(count_text, count), by,
+                       text->unit.name);
+    else
+        mw_text_printf(text, MW_STYLE_PLAIN, "  all %s by %s, in %s",
+                       mw_count_format(count_text, count), by, text->unit.name);
+    mw_text_newline(text);
+}
+
+static void put_arenas(struct heap_screen *screen, size_t max)
+{
+    static const struct mw_text_column columns[] = {
+        {MW_F(arena, address), NULL, false},         {MW_F(arena, heaps), NULL, false},
+        {MW_F(arena, system_bytes), NULL, false},    {MW_F(arena, in_use_bytes), NULL, false},
+        {MW_F(arena, in_use_count), NULL, false},    {MW_F(arena, free_bytes), NULL, false},
+        {MW_F(arena, free_resident_bytes), "resident", false},
+        {MW_F(arena, trimmable_bytes), NULL, false}, {MW_F(arena, top_bytes), NULL, false},
+        {MW_F(arena, attached_threads), NULL, false},
+    };
+    size_t count = screen->allocator->arena_count;
+    size_t *order = order_by(count, arena_key, screen->allocator);
+    if (!order) {
+        mw_text_out_of_memory(screen->text);
+        return;
+    }
+    screen->order = order;
+    put_table_head(screen->text, "ARENAS", count < max ? count : max, count, "size");
+    mw_text_table(screen->text, &(struct mw_text_table){
+                                    .columns = columns,
+                                    .column_count = sizeof columns / sizeof *columns,
+                                    .row_count = count < max ? count : max,
+                                    .row = arena_cells,
+                                    .user = screen,
+                                    .indent = 2,
+                                });
+    free(order);
+}
+
+static void size_cells(void *user, size_t index, struct mw_text_cell *cells)
+{
+    const struct heap_screen *screen = user;
+    const struct mw_size_row *row = &screen->allocator->sizes[screen->order[index]];
+    struct mw_unit unit = screen->text->unit;
+    mw_count_format(cells[0].text, row->size_bytes);
+    mw_text_cell_count(&cells[1], row->in_use_count);
+    mw_text_cell_bytes(&cells[2], unit, row->size_bytes * row->in_use_count);
+    mw_text_cell_count(&cells[3], row->free_count);
+    mw_text_cell_bytes(&cells[4], unit, row->size_bytes * row->free_count);
+}
+
+static void put_sizes(struct heap_screen *screen, size_t max)
+{
+    static const struct mw_text_column columns[] = {
+        {MW_F(size, size_bytes), "chunk bytes", false},
+        {MW_F(size, in_use_count), "blocks in use", false},
+        {MW_F(size, in_use_bytes), NULL, false},
+        {MW_F(size, free_count), "free chunks", false},
+        {MW_F(size, free_bytes), NULL, false},
+    };
+    size_t count = screen->allocator->size_count;
+    size_t *order = order_by(count, size_key, screen->allocator);
+    if (!order) {
+        mw_text_out_of_memory(screen->text);
+        return;
+    }
+    screen->order = order;
+    put_table_head(screen->text, "SIZES", count < max ? count : max, count, "bytes in use");
+    mw_text_table(screen->text, &(struct mw_text_table){
+                                    .columns = columns,
+                                    .column_count = sizeof columns / sizeof *columns,
+                                    .row_count = count < max ? count : max,
+                                    .row = size_cells,
+                                    .user = screen,
+                                    .indent = 2,
+                                });
+    free(order);
+}
+
+static void put_allocator(struct mw_text *text, const struct mw_analysis *analysis,
+                          const struct mw_allocator *allocator, size_t max)
+{
+    struct heap_screen screen = {.text = text, .allocator = allocator};
+    mw_text_newline(text);
+    mw_text_printf(text, MW_STYLE_BOLD, "%s %s", allocator->kind, allocator->version);
+    if (!allocator->walked) {
+        mw_text_put(text, MW_STYLE_PLAIN,
+                    "  recognised, not walked: its memory is malloc.unsplit in the account");
+        mw_text_newline(text);
+        return;
+    }
+    mw_text_printf(text, MW_STYLE_PLAIN, "  %zu arena%s of at most %llu, %llu heaps, in %s",
+                   allocator->arena_count, allocator->arena_count == 1 ? "" : "s",
+                   (unsigned long long)allocator->arena_limit,
+                   (unsigned long long)allocator->heap_count, text->unit.name);
+    mw_text_put(text, MW_STYLE_PLAIN,
+                allocator->reconciled ? "  [all sums equal its own counters]"
+                                      : "  [some sums differ from its own counters: see findings]");
+    mw_text_newline(text);
+    put_totals(&screen);
+    put_parameters(&screen, analysis);
+    put_arenas(&screen, max);
+    put_sizes(&screen, max);
+}
+
+static void put_content(struct mw_text *text, const struct mw_allocator *allocator)
+{
+    uint64_t sum = 0;
+    const char *label = "  free memory last held (sampled):";
+    for (int kind = 0; kind < MW_CONTENT_COUNT; kind++)
+        sum += allocator->content_bytes[kind];
+    for (int kind = 0; kind < MW_CONTENT_COUNT; kind++) {
+        unsigned share = sum ? (unsigned)(allocator->content_bytes[kind] * 100 / sum) : 0;
+        if (share == 0)
+            continue;
+        mw_text_put(text, MW_STYLE_PLAIN, label);
+        mw_text_printf(text, MW_STYLE_PLAIN, " %s %u%%", mw_content_name((enum mw_content)kind),
+                       share);
+        label = ",";
+    }
+    if (text->column > 0)
+        mw_text_newline(text);
+}
+
+enum mw_status mw_report_heap_text(const struct mw_analysis *analysis,
+                                   const struct mw_report_text_options *options,
+                                   struct mw_sink sink, struct mw_error *err)
+{
+    struct mw_text text;
+    char command[128];
+    mw_text_init(&text, sink, options->look);
+    text.unit = mw_unit_for(mw_where_total(analysis));
+    mw_screen_title(&text, analysis, "heap", options->target);
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        put_allocator(&text, analysis, &analysis->allocators[i], options->count_max);
+        put_content(&text, &analysis->allocators[i]);
+    }
+    if (analysis->allocator_count == 0 && !analysis->is_partial) {
+        mw_text_newline(&text);
+        mw_text_put(&text, MW_STYLE_PLAIN, "no allocator that memwhy knows is in this target");
+        mw_text_newline(&text);
+    }
+    mw_text_newline(&text);
+    mw_screen_partial(&text, analysis);
+    mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
+    snprintf(command, sizeof command, "memwhy pins %.80s", options->target);
+    mw_screen_command(&text, command, "which live blocks keep free memory resident");
+    snprintf(command, sizeof command, "memwhy trim %.80s", options->target);
+    mw_screen_command(&text, command, "what malloc_trim(0) would give back");
+    return mw_text_finish(&text, err);
+}

@@ -1,0 +1,93 @@
+/* report/pins_text.c: the screen of `memwhy pins`. */
+#include "report/screen.h"
+
+#include "report/parts_json.h"
+
+#include <stdio.h>
+
+struct pins_screen {
+    struct mw_text *text;
+    const struct mw_allocator *allocator;
+};
+
+static void pin_cells(void *user, size_t index, struct mw_text_cell *cells)
+{
+    const struct pins_screen *screen = user;
+    const struct mw_pin *pin = &screen->allocator->pins[index];
+    snprintf(cells[0].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)pin->heap);
+    snprintf(cells[1].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)pin->block);
+    mw_bytes_format(cells[2].text, pin->size_bytes);
+    cells[3].long_text = mw_block_state_name(pin->state);
+    mw_bytes_format(cells[4].text, pin->distance_from_top_bytes);
+    mw_text_cell_bytes(&cells[5], screen->text->unit, pin->would_release_bytes);
+    cells[6].long_text = mw_content_name(pin->content);
+}
+
+static void put_pins(struct mw_text *text, const struct mw_allocator *allocator, size_t max)
+{
+    static const struct mw_text_column columns[] = {
+        {MW_F(pin, heap), NULL, false},
+        {MW_F(pin, block), NULL, false},
+        {MW_F(pin, size_bytes), NULL, false},
+        {MW_F(pin, state), NULL, false},
+        {MW_F(pin, distance_from_top_bytes), NULL, false},
+        {MW_F(pin, would_release_bytes), NULL, false},
+        {MW_F(pin, content), NULL, true},
+    };
+    struct pins_screen screen = {text, allocator};
+    size_t count = allocator->pin_count < max ? allocator->pin_count : max;
+    mw_text_newline(text);
+    mw_text_put(text, MW_STYLE_BOLD, "PINS");
+    mw_text_printf(text, MW_STYLE_PLAIN,
+                   "  the last live block of each heap, and what would be released without it and "
+                   "its like (%s)",
+                   text->unit.name);
+    mw_text_newline(text);
+    mw_text_table(text, &(struct mw_text_table){
+                            .columns = columns,
+                            .column_count = sizeof columns / sizeof *columns,
+                            .row_count = count,
+                            .row = pin_cells,
+                            .user = &screen,
+                            .indent = 2,
+                        });
+    if (count < allocator->pin_count) {
+        mw_text_printf(text, MW_STYLE_PLAIN, "  and %zu more: --count 0", allocator->pin_count - count);
+        mw_text_newline(text);
+    }
+}
+
+enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
+                                   const struct mw_report_text_options *options,
+                                   struct mw_sink sink, struct mw_error *err)
+{
+    struct mw_text text;
+    char command[128];
+    size_t pins = 0;
+    mw_text_init(&text, sink, options->look);
+    text.unit = mw_unit_for(mw_where_total(analysis));
+    mw_screen_title(&text, analysis, "pins", options->target);
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        pins += analysis->allocators[i].pin_count;
+        if (analysis->allocators[i].pin_count > 0)
+            put_pins(&text, &analysis->allocators[i], options->count_max);
+    }
+    mw_text_newline(&text);
+    mw_screen_partial(&text, analysis);
+    if (pins == 0 && analysis->heap_was_read) {
+        mw_text_put(&text, MW_STYLE_PLAIN, "no live block keeps free memory at the end of a heap");
+        mw_text_newline(&text);
+    }
+    if (pins > 0) {
+        mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN,
+                     "A heap shrinks only from its end: free memory below a live block stays. "
+                     "malloc_trim(0) gives back the whole pages inside it all the same; the heap "
+                     "itself shrinks once the block is freed (a block in tcache or fastbin is free "
+                     "for the program and still in the way).");
+        mw_text_newline(&text);
+    }
+    mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
+    snprintf(command, sizeof command, "memwhy trim %.80s", options->target);
+    mw_screen_command(&text, command, "what malloc_trim(0) would give back in spite of them");
+    return mw_text_finish(&text, err);
+}
