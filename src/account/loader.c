@@ -142,7 +142,7 @@ static enum mw_status small_mappings_claim(struct mw_claiming *claiming, const s
             !mw_mapping_is_plain(map) || map->name[0] != '\0' || !is_beside_named(claiming, i))
             continue;
         size_t size = (size_t)(map->end - start);
-        if (mw_image_read(claiming->image, start, bytes, size) != MW_OK)
+        if (mw_image_read_present(claiming->image, start, bytes, size) < size)
             continue;
         if (claiming->image->arch == MW_ARCH_X86_64 && mw_tcb_find(bytes, size, start))
             status = mw_claiming_take_rest(claiming, i, MW_CATEGORY_ANON_OTHER, MW_CLAIM_GUESS,

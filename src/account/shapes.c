@@ -17,7 +17,7 @@
 static bool heap_info_fits(struct mw_image *image, const struct mw_mapping *map)
 {
     uint64_t words[4];
-    if (mw_image_read(image, map->start, words, sizeof words) != MW_OK)
+    if (mw_image_read_present(image, map->start, words, sizeof words) < sizeof words)
         return false;
     uint64_t size = mw_mapping_size(map);
     return words[0] % 8 == 0 && mw_image_region(image, words[0]) != NULL &&

@@ -117,7 +117,7 @@ static bool has_tcb(struct mw_image *image, mw_addr start, mw_addr end)
     static const size_t window = TCB_WINDOW;
     uint8_t bytes[TCB_WINDOW];
     size_t size = end - start < window ? (size_t)(end - start) : window;
-    if (mw_image_read(image, end - size, bytes, size) != MW_OK)
+    if (mw_image_read_present(image, end - size, bytes, size) < size)
         return false;
     return mw_tcb_find(bytes, size, end - size);
 }

@@ -128,3 +128,30 @@ int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region)
 {
     return image->ops->open_file ? image->ops->open_file(image, region) : -1;
 }
+
+size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buffer, size_t length)
+{
+    enum { BATCH = 64 };
+    if (!(image->can & MW_CAN_PAGES))
+        return mw_image_read_some(image, address, buffer, length);
+    uint8_t flags[BATCH], *out = buffer;
+    size_t page = image->page_size, done = 0;
+    while (done < length) {
+        mw_addr at = address + done, first = at & ~((mw_addr)page - 1);
+        size_t covered = BATCH * page - (size_t)(at - first);
+        size_t step = length - done < covered ? length - done : covered;
+        size_t count = ((size_t)(at - first) + step + page - 1) / page;
+        if (mw_image_pages(image, first, count, flags, NULL) != MW_OK)
+            return done;
+        for (size_t i = 0; i < count; i++) {
+            size_t part = page - (size_t)((address + done) & (page - 1));
+            part = part < length - done ? part : length - done;
+            if (!(flags[i] & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) || (flags[i] & MW_PAGE_ZERO))
+                memset(out + done, 0, part);
+            else if (mw_image_read_some(image, address + done, out + done, part) < part)
+                return done;
+            done += part;
+        }
+    }
+    return done;
+}

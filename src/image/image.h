@@ -134,6 +134,10 @@ enum mw_status mw_image_read_u64(struct mw_image *image, mw_addr address,
 /* As much of [address, address+length) as can be read from its start; returns the byte count. */
 size_t mw_image_read_some(struct mw_image *image, mw_addr address, void *buffer, size_t length);
 
+/* The same, but a page that is neither in memory nor in swap gives zeros instead of being read, so
+ * that the target's page table stays as it is. For places where nothing is expected there. */
+size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buffer, size_t length);
+
 /* Flags of page_count pages from start (page-aligned). MW_UNSUPPORTED without MW_CAN_PAGES,
  * MW_INVALID for a range that is not of whole pages. */
 enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page_count,

@@ -202,7 +202,7 @@ static void tls_slot_learn(struct mw_glibc *glibc, mw_addr tp, struct tls_slot *
     mw_addr end = above ? tp + TLS_BYTES : tp;
     if (end > map->end)
         end = map->end;
-    size_t count = mw_image_read_some(glibc->image, start, words, (size_t)(end - start)) / 8;
+    size_t count = mw_image_read_present(glibc->image, start, words, (size_t)(end - start)) / 8;
     for (size_t i = 0; i < count && *status == MW_OK; i++) {
         size_t k = above ? i : count - 1 - i; /* nearest to TP first */
         size_t before = glibc->cached.count;

@@ -154,7 +154,7 @@ static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, ui
         size_t want = SCAN_STEP + NEXT_AFTER_BINS + 8;
         if (want > end - at)
             want = (size_t)(end - at);
-        size_t got = mw_image_read_some(glibc->image, at, buffer, want);
+        size_t got = mw_image_read_present(glibc->image, at, buffer, want);
         if (scan_for_arena(glibc, buffer, got, at))
             return true;
         if (got < want)
@@ -264,7 +264,7 @@ enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
         mw_addr start = found->start;
         if (mw_mapping_size(found) > SCAN_STEP && glibc->main_arena - start > SCAN_STEP / 2)
             start = (glibc->main_arena - SCAN_STEP / 2) & ~(mw_addr)7;
-        scan_for_par(glibc, buffer, mw_image_read_some(glibc->image, start, buffer, size), start);
+        scan_for_par(glibc, buffer, mw_image_read_present(glibc->image, start, buffer, size), start);
     }
     free(buffer);
     return found ? MW_OK : mw_fail(err, MW_NOT_FOUND, "no glibc malloc in this image");

@@ -37,7 +37,7 @@ static uint64_t moved_header_find(struct mw_glibc *glibc, mw_addr start, uint64_
             continue;
         last = chunk;
         uint64_t words[2], offset = chunk - start;
-        if (mw_image_read(glibc->image, chunk, words, sizeof words) != MW_OK)
+        if (mw_image_read_present(glibc->image, chunk, words, sizeof words) < sizeof words)
             return 0;
         if ((words[0] & ~(uint64_t)1) == offset &&
             words[1] == ((total - offset - tail) | MW_GLIBC_IS_MMAPPED))

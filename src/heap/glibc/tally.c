@@ -72,7 +72,7 @@ static void content_sample(struct tally *tally, const struct mw_block *block, ui
         middle = block->address + 32;
     mw_addr page = middle & ~((mw_addr)tally->glibc->image->page_size - 1);
     if (mw_glibc_pages_sum(&tally->pages, page < block->address ? block->address : page, 1).rss)
-        if (mw_image_read(tally->glibc->image, middle, bytes, sizeof bytes) == MW_OK)
+        if (mw_image_read_present(tally->glibc->image, middle, bytes, sizeof bytes) == sizeof bytes)
             tally->allocator->content_bytes[mw_content_classify(tally->glibc->image, bytes,
                                                                 sizeof bytes)] +=
                 tally->sample_credit;
@@ -209,7 +209,7 @@ static enum mw_status pin_add(struct tally *tally)
     size_t length = pin.size_bytes - 8 < sizeof bytes ? (size_t)(pin.size_bytes - 8) & ~(size_t)7
                                                       : sizeof bytes;
     pin.content = MW_CONTENT_MIXED;
-    if (mw_image_read(tally->glibc->image, pin.block, bytes, length) == MW_OK)
+    if (mw_image_read_present(tally->glibc->image, pin.block, bytes, length) == length)
         pin.content = mw_content_classify(tally->glibc->image, bytes, length);
     enum mw_status status = mw_vec_push(&tally->pin_rows, PINS_MAX, pin);
     return status == MW_LIMIT ? MW_OK : status;
