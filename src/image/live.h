@@ -31,6 +31,8 @@ void mw_live_read(struct mw_image *image, mw_addr address, void *buffer, size_t 
 
 /* The same for residency. */
 void mw_live_pages_probe(struct mw_image *image);
+/* Use pagemap's words, as on Linux before 6.7. */
+void mw_live_pages_probe_words(struct mw_image *image);
 enum mw_status mw_live_pages(struct mw_image *image, mw_addr start, size_t page_count,
                              uint8_t *flags_out, struct mw_error *err);
 

@@ -28,8 +28,7 @@ int mw_live_open_file(struct mw_image *image, const struct mw_mapping *region)
     };
     MW_CLOSE int fd = (int)syscall(SYS_openat2, root, region->name, &how, sizeof how);
     struct stat info;
-    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) ||
-        info.st_ino != region->inode)
+    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != region->inode)
         return -1;
     return mw_steal_fd(&fd);
 }

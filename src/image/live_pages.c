@@ -154,6 +154,8 @@ static enum mw_status pages_scan(const struct mw_image *image, mw_addr start, si
         long count = scan_once(live, at, end, runs, &walked);
         if (count == -EINTR)
             continue;
+        if (count == -EFAULT) /* beyond what a process can map: nothing there */
+            return MW_OK;
         if (count < 0)
             return mw_fail_errno(err, (int)-count, "cannot scan the pages of process %d",
                                  live->pid);
@@ -268,6 +270,13 @@ static uint64_t find_zero_pfn(uint32_t page_size)
     return word & WORD_PRESENT ? word & WORD_FRAME : 0;
 }
 
+void mw_live_pages_probe_words(struct mw_image *image)
+{
+    struct mw_live *live = mw_live_of(image);
+    live->scan_works = false;
+    live->zero_pfn = find_zero_pfn(image->page_size);
+}
+
 void mw_live_pages_probe(struct mw_image *image)
 {
     struct mw_live *live = mw_live_of(image);
@@ -288,6 +297,6 @@ void mw_live_pages_probe(struct mw_image *image)
     if (!live->scan_works && !read_word(live, map->start, image->page_size, &word))
         return;
     if (!live->scan_works)
-        live->zero_pfn = find_zero_pfn(image->page_size);
+        mw_live_pages_probe_words(image);
     image->can |= MW_CAN_PAGES;
 }
