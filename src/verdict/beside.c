@@ -12,10 +12,10 @@ static bool kept_matters(const struct mw_scope *scope)
 static uint64_t peak_bytes(const struct mw_scope *scope, const char **name)
 {
     const struct mw_cgroup *cgroup = scope->evidence->cgroup;
-    *name = "peak RSS";
+    *name = "RSS was at";
     if (mw_known(scope->process->vm_hwm))
         return scope->process->vm_hwm;
-    *name = "the container's peak";
+    *name = "the container was at";
     return cgroup && cgroup->version != 0 && mw_known(cgroup->peak) && cgroup->process_count == 1
                ? cgroup->peak
                : MW_UNKNOWN;
@@ -31,7 +31,7 @@ void mw_beside_peak(struct mw_scope *scope)
         mw_less(peak, needed) < 16 * MW_MIB)
         return;
     mw_text_set(scope, &scope->verdicts->peak,
-                "%s was %s, %s above what is in use: whatever ran then needs it again; %s "
+                "%s %s, %s above what is in use: whatever ran then needs it again; %s "
                 "streaming or batching lowers the next peak",
                 name, MW_BYTES(peak), MW_BYTES(peak - needed),
                 kept_matters(scope) ? "trimming does not," : "");

@@ -170,5 +170,4 @@ void mw_rule_adaptive_mmap_threshold(struct mw_scope *scope)
         figures->mmapped_bytes < figures->free_large_bytes / 10 ? ": big buffers no longer get one"
                                                                 : "");
     mw_remedy_pin_threshold(scope, verdict);
-    mw_remedy_arena_cap(scope, verdict);
 }

@@ -85,6 +85,10 @@ static void arenas_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
     uint64_t arenas = mw_sum(other->count, main->count);
     uint64_t held = mw_sum(other->free_size, other->in_use_size);
     reconciled_note(scope, verdict);
+    arena_origin_notes(scope, verdict);
+    mw_verdict_figure(scope, verdict, "heap walk", other->top_bytes,
+                      "%s is at the tops of thread arenas: malloc_trim leaves it",
+                      MW_BYTES(other->top_bytes));
     mw_verdict_figure(scope, verdict, "heap walk", arenas, "%s arenas, %s", MW_COUNT(arenas),
                       arena_limit(scope).text);
     mw_verdict_figure(scope, verdict, "heap walk", held,
@@ -95,14 +99,10 @@ static void arenas_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
                       MW_COUNT(other->mostly_free_count), MW_COUNT(other->count));
     mw_verdict_figure(scope, verdict, "heap walk", main->free_bytes, "the main arena holds %s free",
                       MW_BYTES(main->free_bytes));
-    mw_verdict_figure(scope, verdict, "heap walk", other->top_bytes,
-                      "%s is at the tops of thread arenas: malloc_trim leaves it",
-                      MW_BYTES(other->top_bytes));
     if (other->idle_count > 0)
         mw_verdict_figure(scope, verdict, "heap walk", other->idle_count,
                           "%s arenas have no thread: idle until a new thread takes one",
                           MW_COUNT(other->idle_count));
-    arena_origin_notes(scope, verdict);
 }
 
 /* What is said against the other explanations of the same bytes. */
@@ -182,12 +182,14 @@ static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdic
     mw_verdict_figure(scope, verdict, "heap walk", scope->figures.in_use_bytes,
                       "%s in use in %s blocks", MW_BYTES(scope->figures.in_use_bytes),
                       MW_COUNT(scope->figures.in_use_count));
-    if (!scope->figures.fragmentation_holds && mw_sum(parts->holes, parts->tops) > 0) {
+    if (scope->figures.fragmentation_holds)
+        return;
+    if (parts->holes > 0)
         mw_verdict_figure(scope, verdict, "heap walk", parts->holes,
                           "%s of it in holes smaller than a page", MW_BYTES(parts->holes));
+    if (parts->tops > 0)
         mw_verdict_figure(scope, verdict, "heap walk", parts->tops,
                           "%s of it in tops that malloc_trim leaves", MW_BYTES(parts->tops));
-    }
 }
 
 void mw_rule_trimmable_free(struct mw_scope *scope)

@@ -32,10 +32,9 @@ static bool is_icinga_api(const struct mw_scope *scope)
 static void look_icinga_api(struct mw_scope *scope)
 {
     if (is_icinga_api(scope))
-        mw_known_add(scope,
-                     "known, if older than 2.16: Icinga 2 builds each API response in memory "
-                     "(Icinga/icinga2#10407, #10741); 2.16 streams it; until then: fewer "
-                     "attributes or objects a request, fewer requests at once");
+        mw_known_add(scope, "Icinga 2 before 2.16 builds each API response in memory "
+                            "(Icinga/icinga2#10407, #10741), 2.16 streams it; until then: fewer "
+                            "attributes or objects a request, fewer requests at once");
 }
 
 const char *mw_known_stream_action(const struct mw_scope *scope)
@@ -47,11 +46,12 @@ const char *mw_known_stream_action(const struct mw_scope *scope)
 /* The finding of the glibc walker for hblkhd above the sum of the mmapped blocks. */
 static void look_mmapped_drift(struct mw_scope *scope)
 {
+    const struct mw_findings *findings = scope->evidence->findings;
     const struct mw_finding *finding =
-        mw_finding_find(scope->evidence->findings, "mmapped-mem-drift");
+        findings ? mw_finding_find(findings, "mmapped-mem-drift") : NULL;
     if (finding)
         mw_known_add(scope,
-                     "known: glibc 2.43 and 2.44 add 16 bytes too much to mmapped_mem at each "
+                     "glibc 2.43 and 2.44 add 16 bytes too much to mmapped_mem at each "
                      "realloc that moves a mapping, so mallinfo2().hblkhd is %s too high; the "
                      "memory itself is not lost",
                      MW_SIZE(finding->bytes));
@@ -75,7 +75,7 @@ static void look_dotnet_exceptions(struct mw_scope *scope)
         bool npgsql = mw_is_mapped(scope, "Npgsql.dll");
         bool gssapi = mw_is_mapped(scope, "libgssapi_krb5.so");
         mw_known_add(scope,
-                     "known, possible: %s blocks in use have the size of %s's exception records "
+                     "possible: %s blocks in use have the size of %s's exception records "
                      "on x64 (%s, %s usable), which leak when native code throws a cached managed "
                      "exception again (dotnet/runtime#135234)%s",
                      MW_COUNT(count), records[i].versions, MW_SIZE(size), MW_SIZE(size - 8),
@@ -101,7 +101,7 @@ static void look_java_zlib(struct mw_scope *scope)
         return;
     uint64_t bytes = mw_sum(deflate * (4 * 65552 + 5968), inflate * (32784 + 7168));
     mw_known_add(scope,
-                 "known, possible: blocks of zlib's sizes hold %s (about %s deflaters, %s "
+                 "possible: blocks of zlib's sizes hold %s (about %s deflaters, %s "
                  "inflaters): zip or gzip streams that are not closed, or Deflater and Inflater "
                  "without end(), keep their native state until they are collected (JDK-6293787)",
                  MW_BYTES(bytes), MW_COUNT(deflate), MW_COUNT(inflate));

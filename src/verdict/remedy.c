@@ -23,7 +23,7 @@ void mw_remedy_trim(struct mw_scope *scope, struct mw_verdict *verdict)
         return;
     struct mw_remedy *remedy =
         is_jvm ? mw_remedy_add(scope, verdict,
-                               "jcmd %s System.trim_native_heap (JDK 18, 17.0.9), now", MW_PID)
+                               "jcmd %s System.trim_native_heap (JDK 18 and late 17), now", MW_PID)
                : mw_remedy_add(scope, verdict, "malloc_trim(0), now");
     if (is_jvm)
         mw_text_set(scope, &remedy->verify, "memwhy verify before.json %s", MW_PID);
