@@ -103,12 +103,18 @@ enum mw_status mw_glibc_read_arenas(struct mw_glibc *glibc, struct mw_error *err
     return MW_OK;
 }
 
-/* Heaps start at multiples of heap_max: 64 MiB, or 4 huge pages in 2.35-2.41 with
- * glibc.malloc.hugetlb=2. Decided by where a heap_info is that points back at the arena. */
-static uint64_t heap_max_pick(struct mw_glibc *glibc, mw_addr arena, mw_addr top)
+static uint64_t huge_heap_max(const struct mw_glibc *glibc)
 {
     uint64_t huge = glibc->parameters.hp_pagesize;
-    uint64_t sizes[2] = {HEAP_MAX_DEFAULT, huge <= (1ull << 30) ? huge * HUGE_HEAP_FACTOR : 0};
+    return huge <= (1ull << 30) ? huge * HUGE_HEAP_FACTOR : 0;
+}
+
+/* Heaps start at multiples of heap_max: 64 MiB, or 4 huge pages in 2.35-2.41 with
+ * glibc.malloc.hugetlb=2. Decided by where a heap_info is that points back at the arena. Both may
+ * be true of one heap: what follows does not depend on which. */
+static uint64_t heap_max_pick(struct mw_glibc *glibc, mw_addr arena, mw_addr top)
+{
+    uint64_t sizes[2] = {HEAP_MAX_DEFAULT, huge_heap_max(glibc)};
     if (sizes[1] && glibc->heap_info_size == 48)
         sizes[0] = sizes[1], sizes[1] = HEAP_MAX_DEFAULT;
     for (size_t i = 0; i < 2; i++) {
@@ -120,6 +126,13 @@ static uint64_t heap_max_pick(struct mw_glibc *glibc, mw_addr arena, mw_addr top
             return sizes[i];
     }
     return 0;
+}
+
+/* No heap is larger than this, whichever rule this version follows. */
+static uint64_t heap_size_max(const struct mw_glibc *glibc)
+{
+    uint64_t huge = huge_heap_max(glibc);
+    return huge > HEAP_MAX_DEFAULT ? huge : HEAP_MAX_DEFAULT;
 }
 
 static mw_addr align16(mw_addr address)
@@ -141,7 +154,7 @@ static enum mw_status heap_add(struct mw_glibc *glibc, uint32_t index, mw_addr h
     if (mw_image_read(glibc->image, heap, &info, sizeof info) != MW_OK)
         return MW_FAULT;
     const struct mw_glibc_run *run = mw_glibc_run_of(glibc, heap);
-    if (info.ar_ptr != arena->public.address || info.size > glibc->heap_max ||
+    if (info.ar_ptr != arena->public.address || info.size > heap_size_max(glibc) ||
         info.size % glibc->image->page_size || info.size == 0 || !run ||
         info.size > run->end - heap || (info.prev & (glibc->heap_max - 1)))
         return MW_CORRUPT;

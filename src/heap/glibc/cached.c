@@ -2,10 +2,11 @@
  *
  * A cached block keeps its in-use bit, so the walk must know its address beforehand. Fastbins hang
  * off each arena. The tcache struct of a thread is found from its thread pointer: a word near it
- * points to a chunk of the struct's size whose lists are sound. Threads without registers, and
- * structs that no word near TP led to, are found by a first walk over all blocks of that size. Lists: since 2.32 a stored link is (its own address >> 12) ^ next; told
- * apart by the end of a list, which is stored as 0 in the old form. Every list is bounded by the
- * count that the struct gives and by the segments. */
+ * points to a chunk of the struct's size whose lists are sound. When a thread has no registers, or
+ * no thread's TLS led to a struct with blocks, a first walk tries all blocks of that size. Lists:
+ * since 2.32 a stored link is (its own address >> 12) ^ next; told apart by the end of a list,
+ * which is stored as 0 in the old form. Every list is bounded by the count that the struct gives
+ * and by the segments. */
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
 
@@ -170,7 +171,6 @@ static bool tcache_take(struct mw_glibc *glibc, mw_addr at, enum mw_status *stat
         if (sound) {
             if (has_blocks)
                 glibc->tcache = row;
-            glibc->tcache_struct_count++;
             return true;
         }
         glibc->cached.count = before;
@@ -210,7 +210,6 @@ static void tls_slot_learn(struct mw_glibc *glibc, mw_addr tp, struct tls_slot *
             continue;
         bool has_blocks = glibc->cached.count > before;
         glibc->cached.count = before; /* taken for good by tls_tcaches_take */
-        glibc->tcache_struct_count--;
         if (!has_blocks)
             continue;
         *slot = (struct tls_slot){true, (int64_t)(start + 8 * k - tp)};
@@ -271,13 +270,19 @@ static enum mw_status tcaches_find(struct mw_glibc *glibc)
     if (glibc->par && glibc->parameters.tcache_count == 0)
         return MW_OK; /* switched off */
     struct tls_slot slot = {0};
+    bool all_known = true;
     enum mw_status status = MW_OK;
-    for (size_t i = 0; i < glibc->image->thread_count && !slot.known && status == MW_OK; i++)
-        if (glibc->image->threads[i].tp)
-            tls_slot_learn(glibc, glibc->image->threads[i].tp, &slot, &status);
-    if (status != MW_OK)
-        return status;
-    return slot.known ? tls_tcaches_take(glibc, slot.delta) : tcaches_find_by_walk(glibc);
+    for (size_t i = 0; i < glibc->image->thread_count && status == MW_OK; i++) {
+        mw_addr tp = glibc->image->threads[i].tp;
+        all_known &= tp != 0;
+        if (tp && !slot.known)
+            tls_slot_learn(glibc, tp, &slot, &status);
+    }
+    if (status == MW_OK && slot.known)
+        status = tls_tcaches_take(glibc, slot.delta);
+    if (status == MW_OK && !(slot.known && all_known))
+        status = tcaches_find_by_walk(glibc);
+    return status;
 }
 
 static int address_compare(const void *a, const void *b)

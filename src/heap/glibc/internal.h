@@ -19,6 +19,7 @@ struct mw_glibc_segment {
     struct mw_heap_segment public;
     mw_addr first_chunk;
     mw_addr top;   /* the arena's top chunk when it lies here, else 0 */
+    mw_addr span_end; /* its end at the last sort, before a cut: for mw_glibc_in_segment() */
     bool at_brk;   /* its end is the program break: top can be given back */
     bool locked;
 };
@@ -67,7 +68,6 @@ struct mw_glibc {
     MW_VEC(struct mw_glibc_range) gaps; /* foreign sbrk inside the main arena's span */
     MW_VEC(uint64_t) cached; /* chunk addresses; bit 0: fastbin, else tcache */
     bool cached_is_sorted;   /* ascending and complete: the walk may use it */
-    uint64_t tcache_struct_count;
 };
 
 /* Bit 0 of an entry of `cached`. */
@@ -101,7 +101,8 @@ mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit
 /* The walk of segment `index` ended at `end`, before its time: cut it there and append the segment
  * that goes on behind the foreign bytes. Pointers into segments are void afterwards. */
 enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_addr end);
-/* Is address in a segment known at the last sort? *end_out is where that ends. O(log n). */
+/* Is address in a segment as it was at the last sort? *end_out is where that ended. What a cut put
+ * into a segment of its own since, and the foreign bytes before it, still count. O(log n). */
 bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out);
 
 /* The next page to look at in a scan of every page of run, or its end when the scan must stop: the

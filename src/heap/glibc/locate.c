@@ -89,25 +89,26 @@ static bool bins_match(struct mw_glibc *glibc, mw_addr bins, mw_addr next, uint1
     return bins_are_plausible(glibc, bins);
 }
 
-/* 2.17-2.22 and 2.23-2.26 share the offset of bins: attached_threads is a small number where the
- * older one has system_mem, a multiple of the page size. */
+/* 2.17-2.22 and 2.23-2.26 share the offset of bins, and attached_threads is where the older one has
+ * system_mem: at least top_pad (128 KiB), or whole pages. It need not be whole pages: the heap of a
+ * static program begins anywhere. */
 static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *glibc,
                                                              mw_addr main_arena, uint16_t bins)
 {
     const struct mw_glibc_state_layout *first = NULL;
     for (size_t i = 0; i < mw_glibc_state_layout_count; i++) {
         const struct mw_glibc_state_layout *row = &mw_glibc_state_layouts[i];
+        uint64_t words[2]; /* attached_threads, system_mem */
         if (row->bins != bins)
             continue;
         if (!first)
             first = row;
-        uint64_t system_mem, attached = 1;
-        if (mw_image_read_u64(glibc->image, main_arena + row->system_mem, &system_mem) != MW_OK)
+        if (!mw_glibc_has(row->attached_threads) ||
+            mw_image_read(glibc->image, main_arena + row->attached_threads, words,
+                          sizeof words) != MW_OK)
             continue;
-        if (mw_glibc_has(row->attached_threads) &&
-            mw_image_read_u64(glibc->image, main_arena + row->attached_threads, &attached) != MW_OK)
-            continue;
-        if (system_mem % glibc->image->page_size == 0 && attached < MW_LIMIT_THREADS)
+        bool is_count = words[0] < 128 << 10 && words[0] % glibc->image->page_size != 0;
+        if (is_count || (words[0] == 0 && words[1] != 0))
             return row;
     }
     return first;
@@ -212,6 +213,7 @@ static unsigned par_score(const uint8_t *at, const struct mw_glibc_par_layout *r
     score += word_at(at) >= 128 << 10;
     score += word_at(at + 8) == 128 << 10;
     score += word_at(at + 16) >= 128 << 10;
+    score += word_at(at + row->sbrk_base) != 0; /* plausible means: mapped */
     if (mw_glibc_has(row->tcache)) {
         uint64_t count = word_at(at + row->tcache + 16);
         score += word_at(at + row->tcache) == 64 ? 2 : 0;

@@ -173,7 +173,9 @@ enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_add
         glibc->arenas.items[0].segment_bytes -= limit - end;
         return MW_OK;
     }
-    rest.public.start = rest.first_chunk = start;
+    rest.public = (struct mw_heap_segment){
+        .start = start, .end = limit, .kind = rest.public.kind, .arena = rest.public.arena};
+    rest.first_chunk = start;
     glibc->arenas.items[0].public.heap_count++;
     struct mw_glibc_range range = {end, start};
     enum mw_status status = MW_OK;
@@ -257,14 +259,14 @@ bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr 
     size_t low = 0, high = glibc->sorted_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (glibc->segments.items[middle].public.end <= address)
+        if (glibc->segments.items[middle].span_end <= address)
             low = middle + 1;
         else
             high = middle;
     }
     if (low == glibc->sorted_count || glibc->segments.items[low].public.start > address)
         return false;
-    *end_out = glibc->segments.items[low].public.end;
+    *end_out = glibc->segments.items[low].span_end;
     return true;
 }
 
@@ -313,5 +315,7 @@ void mw_glibc_sort_segments(struct mw_glibc *glibc)
     if (glibc->segments.count > 1)
         qsort(glibc->segments.items, glibc->segments.count, sizeof *glibc->segments.items,
               segment_compare);
+    for (size_t i = 0; i < glibc->segments.count; i++)
+        glibc->segments.items[i].span_end = glibc->segments.items[i].public.end;
     glibc->sorted_count = glibc->segments.count;
 }
