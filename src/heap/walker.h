@@ -148,7 +148,8 @@ struct mw_allocator {
 struct mw_heap_options {
     struct mw_heap_visitor *visitors; /* fed in the same walk */
     size_t visitor_count;
-    /* Called for every page range that malloc_trim(0) would release; NULL: not wanted. */
+    /* Called for every run of resident pages that malloc_trim(0) would release (of all pages when
+     * residency is not known); NULL: not wanted. */
     void (*trim_range)(void *user, mw_addr start, mw_addr end);
     void *trim_user;
     bool classify_content; /* sample what free chunks last held */

@@ -34,14 +34,36 @@ struct mw_glibc_resident mw_glibc_pages_sum(const struct mw_glibc_pages *pages, 
     return sum;
 }
 
+/* Name the runs of resident pages in [start, end); all of it when residency is not known. */
+static void trim_ranges_name(const struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
+{
+    const struct mw_heap_options *options = trim->glibc->options;
+    const struct mw_glibc_pages *pages = trim->pages;
+    if (!pages->known) {
+        options->trim_range(options->trim_user, start, end);
+        return;
+    }
+    mw_addr page = trim->glibc->image->page_size, run = start;
+    for (mw_addr at = start; at < end; at += page) {
+        if (mw_page_is_resident(pages->flags[(at - pages->start) >> pages->shift]))
+            continue;
+        if (run < at)
+            options->trim_range(options->trim_user, run, at);
+        run = at + page;
+    }
+    if (run < end)
+        options->trim_range(options->trim_user, run, end);
+}
+
+/* Whole pages [start, end). */
 static void trim_release(struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
 {
     if (start >= end || trim->segment->locked)
         return;
+    assert((start & (trim->glibc->image->page_size - 1)) == 0);
     trim->bytes += mw_glibc_pages_sum(trim->pages, start, end - start).rss;
-    const struct mw_heap_options *options = trim->glibc->options;
-    if (options->trim_range)
-        options->trim_range(options->trim_user, start, end);
+    if (trim->glibc->options->trim_range)
+        trim_ranges_name(trim, start, end);
 }
 
 /* The inner whole pages of a free chunk [start, end). */
