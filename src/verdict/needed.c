@@ -322,12 +322,14 @@ static void healthy_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict
 }
 
 /* "Healthy" is a statement about the process: not beside a tenth that is kept or may be leaked,
- * nor when a tenth was not looked into. A candidate that stays undecided is its part. */
+ * nor when a quarter has no owner or was not looked into. A candidate that stays undecided is its
+ * part. */
 static bool healthy_holds(const struct mw_scope *scope)
 {
-    return mw_candidate_is_undecided(scope) ||
-           (!mw_is_worth(scope, mw_wrong_bytes(scope), 10, 1) &&
-            !mw_is_worth(scope, scope->left[MW_CATEGORY_MALLOC_UNSPLIT], 10, MW_MIB));
+    uint64_t dark =
+        mw_sum(scope->left[MW_CATEGORY_MALLOC_UNSPLIT], scope->left[MW_CATEGORY_UNKNOWN]);
+    return mw_candidate_is_undecided(scope) || (!mw_is_worth(scope, mw_wrong_bytes(scope), 10, 1) &&
+                                                !mw_is_worth(scope, dark, 25, MW_MIB));
 }
 
 void mw_rule_healthy(struct mw_scope *scope)
