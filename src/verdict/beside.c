@@ -31,10 +31,11 @@ void mw_beside_peak(struct mw_scope *scope)
         mw_less(peak, needed) < 16 * MW_MIB)
         return;
     mw_text_set(scope, &scope->verdicts->peak,
-                "%s %s, %s above what is in use: whatever ran then needs it again; %s "
-                "streaming or batching lowers the next peak",
-                name, MW_BYTES(peak), MW_BYTES(peak - needed),
-                kept_matters(scope) ? "trimming does not," : "");
+                "%s %s, %s above what is in use: whatever ran then needs it again; %s", name,
+                MW_BYTES(peak), MW_BYTES(peak - needed),
+                kept_matters(scope)
+                    ? "trimming does not lower the next peak, streaming or batching does"
+                    : "streaming or batching lowers the next peak");
 }
 
 /* Kinds of content by share, the largest three of at least a tenth. */

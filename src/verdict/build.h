@@ -33,6 +33,7 @@ struct mw_label mw_label_pid(const struct mw_scope *scope);
 #define MW_COUNT(n) mw_label_count(n).text
 #define MW_NAME(name) mw_phrase_name(name).text
 #define MW_PID mw_label_pid(scope).text
+#define MW_PLURAL(n) ((n) == 1 ? "" : "s")
 
 unsigned mw_percent(uint64_t part, uint64_t whole); /* rounded; 0 of nothing */
 

@@ -75,9 +75,8 @@ static void candidate_evidence(struct mw_scope *scope, struct mw_verdict *verdic
                                const struct size_group *group)
 {
     mw_text_set(scope, &verdict->summary,
-                "candidate: %s blocks of %s (%s with header) hold %s, %u%% of what is in use; "
-                "leaked, or a cache or table that is needed: reachability decides, and this "
-                "version has not looked",
+                "candidate: %s blocks of %s (%s with header) hold %s, %u%% of what is in use: a "
+                "leak, or a cache that is needed; reachability decides, not looked at yet",
                 MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
                 MW_SIZE(group->size_bytes), MW_BYTES(group->bytes),
                 mw_percent(group->bytes, scope->figures.in_use_bytes));
@@ -102,10 +101,8 @@ static void candidate_ruled_out(struct mw_scope *scope, struct mw_verdict *verdi
     mw_verdict_rule_out(scope, verdict, "trimmable-free",
                         "malloc keeps %s free, malloc_trim would release %s",
                         MW_BYTES(mw_kept_bytes(scope)), MW_BYTES(figures->trimmable_bytes));
-    mw_verdict_rule_out(scope, verdict, "arena-proliferation",
-                        "%s arenas; those of threads hold %s free",
-                        MW_COUNT(mw_sum(figures->main.count, figures->other.count)),
-                        MW_BYTES(figures->other.free_bytes));
+    mw_verdict_rule_out(scope, verdict, "arena-proliferation", "%s arenas of threads hold %s free",
+                        MW_COUNT(figures->other.count), MW_BYTES(figures->other.free_bytes));
     mw_verdict_rule_out(scope, verdict, "fragmentation", "%s in holes smaller than a page",
                         MW_BYTES(figures->parts.holes));
 }

@@ -2,6 +2,8 @@
  * state that it explains, may overlap with another cause, and carries its own remedy. */
 #include "verdict/build.h"
 
+#include <stdio.h>
+
 /* The states that a main arena's heap can be in; NULL when none was charged. */
 static struct mw_verdict *main_heap_state(const struct mw_scope *scope)
 {
@@ -115,14 +117,18 @@ void mw_rule_heap_top_pinned(struct mw_scope *scope)
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "heap-top-pinned", MW_CLASS_KEPT, state->basis, bytes);
     verdict->part_of = state->id;
+    char like[96] = "";
+    if (heap.gain < heap.below_top / 10 * 9)
+        snprintf(like, sizeof like, " (it and its like hold %s)",
+                 MW_BYTES(heap.pin->would_release_bytes));
     mw_text_set(scope, &verdict->summary,
                 "%s is %s, %s of it free; one %s block of %s (%s) %s below its top keeps it from "
-                "shrinking",
+                "shrinking%s",
                 is_brk ? "[heap]" : "a heap of a thread arena",
                 MW_BYTES(heap.segment->end - heap.segment->start),
                 MW_BYTES(heap.segment->split.free_bytes), pin_state_name(heap.pin->state),
                 MW_SIZE(heap.pin->size_bytes), mw_content_name(heap.pin->content),
-                MW_SIZE(heap.pin->distance_from_top_bytes));
+                MW_SIZE(heap.pin->distance_from_top_bytes), like);
     pin_evidence(scope, verdict, &heap);
     mw_verdict_rule_out(scope, verdict, "arena-proliferation",
                         "%s of the free memory is in this one heap", MW_BYTES(heap.below_top));
@@ -169,5 +175,11 @@ void mw_rule_adaptive_mmap_threshold(struct mw_scope *scope)
         "%s in blocks with a mapping of their own (hblkhd)%s", MW_BYTES(figures->mmapped_bytes),
         figures->mmapped_bytes < figures->free_large_bytes / 10 ? ": big buffers no longer get one"
                                                                 : "");
+    mw_verdict_note(
+        scope, verdict, "glibc",
+        "to pin it: GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072%s; a cap on arenas "
+        "is the wrong cure",
+        mw_process_setting(scope->process, "GLIBC_TUNABLES") ? " joined to the set one by ':'"
+                                                             : "");
     mw_remedy_pin_threshold(scope, verdict);
 }

@@ -29,11 +29,12 @@ static void reconciled_note(struct mw_scope *scope, struct mw_verdict *verdict)
     uint64_t arenas = mw_sum(figures->main.count, figures->other.count);
     if (figures->is_exact)
         mw_verdict_figure(scope, verdict, "heap walk", arenas,
-                          "%s arenas walked, sums equal glibc's own counters", MW_COUNT(arenas));
+                          "%s arena%s walked, sums equal glibc's own counters", MW_COUNT(arenas),
+                          MW_PLURAL(arenas));
     else
         mw_verdict_figure(scope, verdict, "heap walk", arenas,
-                          "%s arenas walked, sums do not equal glibc's own counters: see findings",
-                          MW_COUNT(arenas));
+                          "%s arena%s walked, sums do not equal glibc's own counters: see findings",
+                          MW_COUNT(arenas), MW_PLURAL(arenas));
     if (!figures->is_resident)
         mw_verdict_note(scope, verdict, "pagemap",
                         "residency is not known: figures are sizes of blocks");
@@ -166,9 +167,10 @@ static void arenas_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
     const struct mw_arena_sums *other = &scope->figures.other;
     uint64_t arenas = mw_sum(other->count, scope->figures.main.count);
     mw_verdict_rule_out(scope, verdict, "arena-proliferation",
-                        "%s arenas of at most %s; those of threads hold %s free, their tops %s",
-                        MW_COUNT(arenas), MW_COUNT(scope->figures.glibc->arena_limit),
-                        MW_BYTES(other->free_bytes), MW_BYTES(other->top_bytes));
+                        "%s arena%s of at most %s; those of threads hold %s free, their tops %s",
+                        MW_COUNT(arenas), MW_PLURAL(arenas),
+                        MW_COUNT(scope->figures.glibc->arena_limit), MW_BYTES(other->free_bytes),
+                        MW_BYTES(other->top_bytes));
 }
 
 static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
@@ -184,10 +186,10 @@ static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdic
                       MW_COUNT(scope->figures.in_use_count));
     if (scope->figures.fragmentation_holds)
         return;
-    if (parts->holes > 0)
+    if (parts->holes > verdict->bytes / 100)
         mw_verdict_figure(scope, verdict, "heap walk", parts->holes,
                           "%s of it in holes smaller than a page", MW_BYTES(parts->holes));
-    if (parts->tops > 0)
+    if (parts->tops > verdict->bytes / 100)
         mw_verdict_figure(scope, verdict, "heap walk", parts->tops,
                           "%s of it in tops that malloc_trim leaves", MW_BYTES(parts->tops));
 }
@@ -233,7 +235,7 @@ static void fragmentation_summary(struct mw_scope *scope, struct mw_verdict *ver
 {
     const struct mw_free_parts *parts = &scope->figures.parts;
     const char *rest = scope->figures.is_resident ? "" : " (sizes: residency is not known here)";
-    if (parts->tops == 0)
+    if (parts->tops <= verdict->bytes / 100)
         mw_text_set(scope, &verdict->summary,
                     "%s is free in holes smaller than a page between live blocks: malloc_trim "
                     "cannot give it back%s",
@@ -307,6 +309,7 @@ void mw_rule_allocator_cache(struct mw_scope *scope)
     mw_verdict_rule_out(scope, verdict, "fragmentation",
                         "cached blocks are reused as they are; holes hold %s",
                         MW_BYTES(figures->parts.holes));
+    leak_ruled_out(scope, verdict);
 }
 
 /* What the account has of malloc.free beyond what the walk counted: the target ran on between two

@@ -150,10 +150,11 @@ void mw_rule_thread_stacks(struct mw_scope *scope)
     uint64_t per_thread = threads > 0 && mw_known(threads) ? bytes / threads : bytes;
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "thread-stacks", MW_CLASS_NEEDED, MW_BASIS_PROVEN, bytes);
-    mw_text_set(scope, &verdict->summary, "%s is resident in the stacks of %s threads, %s each",
-                MW_BYTES(bytes), MW_COUNT(threads), MW_SIZE(per_thread));
+    mw_text_set(scope, &verdict->summary, "%s is resident in the stacks of %s thread%s, %s each",
+                MW_BYTES(bytes), MW_COUNT(threads), MW_PLURAL(threads), MW_SIZE(per_thread));
     mw_verdict_figure(scope, verdict, "smaps", bytes, "stacks: %s resident", MW_BYTES(bytes));
-    mw_verdict_figure(scope, verdict, "status", threads, "%s threads", MW_COUNT(threads));
+    mw_verdict_figure(scope, verdict, "status", threads, "%s thread%s", MW_COUNT(threads),
+                      MW_PLURAL(threads));
     if (mw_known(scope->process->vm_lck) && scope->process->vm_lck > 0)
         mw_verdict_figure(scope, verdict, "status", scope->process->vm_lck,
                           "%s of the process is locked (VmLck): a locked stack is resident to its "
@@ -314,20 +315,21 @@ static void healthy_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict
                         "malloc keeps %s free (%u%%), of which malloc_trim would release %s",
                         MW_BYTES(kept), mw_percent(kept, figures->total_bytes),
                         MW_BYTES(figures->trimmable_bytes));
-    mw_verdict_rule_out(scope, verdict, "arena-proliferation", "%s arenas hold %s free",
-                        MW_COUNT(mw_sum(figures->main.count, figures->other.count)),
-                        MW_BYTES(kept));
+    mw_verdict_rule_out(scope, verdict, "arena-proliferation", "%s arenas of threads hold %s free",
+                        MW_COUNT(figures->other.count), MW_BYTES(figures->other.free_bytes));
     mw_verdict_rule_out(scope, verdict, "fragmentation", "%s in holes smaller than a page",
                         MW_BYTES(figures->parts.holes));
 }
 
 /* "Healthy" is a statement about the process: not beside a tenth that is kept or may be leaked,
- * nor when a tenth was not looked into. A candidate that stays undecided is its part. */
+ * nor when a quarter has no owner or was not looked into. A candidate that stays undecided is its
+ * part. */
 static bool healthy_holds(const struct mw_scope *scope)
 {
-    return mw_candidate_is_undecided(scope) ||
-           (!mw_is_worth(scope, mw_wrong_bytes(scope), 10, 1) &&
-            !mw_is_worth(scope, scope->left[MW_CATEGORY_MALLOC_UNSPLIT], 10, MW_MIB));
+    uint64_t dark =
+        mw_sum(scope->left[MW_CATEGORY_MALLOC_UNSPLIT], scope->left[MW_CATEGORY_UNKNOWN]);
+    return mw_candidate_is_undecided(scope) || (!mw_is_worth(scope, mw_wrong_bytes(scope), 10, 1) &&
+                                                !mw_is_worth(scope, dark, 25, MW_MIB));
 }
 
 void mw_rule_healthy(struct mw_scope *scope)

@@ -136,10 +136,8 @@ void mw_remedy_pin_threshold(struct mw_scope *scope, struct mw_verdict *verdict)
     if (figures->free_large_bytes == 0 || parameters->no_dyn_threshold ||
         parameters->mmap_threshold <= MW_MMAP_THRESHOLD_DEFAULT)
         return;
-    bool has_tunables = mw_process_setting(scope->process, "GLIBC_TUNABLES") != NULL;
-    struct mw_remedy *remedy = mw_remedy_add(
-        scope, verdict, "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072%s, restart",
-        has_tunables ? " (joined to the one that is set with ':')" : "");
+    struct mw_remedy *remedy =
+        mw_remedy_add(scope, verdict, "mmap_threshold=131072 (GLIBC_TUNABLES), restart");
     mw_remedy_gain(remedy, 0, mw_least(figures->free_large_bytes, verdict->bytes));
     mw_text_set(scope, &remedy->basis,
                 "upper bound: free chunks of 128 KiB and more; peak unchanged, more page faults");

@@ -194,9 +194,12 @@ static void arena_cap_leftover(struct mw_scope *scope)
     uint64_t kept = mw_kept_bytes(scope);
     uint64_t threads = scope->process->thread_count;
     if (mw_known(threads) && threads <= cap.in_force && arenas < cap.in_force)
-        mw_known_add(scope,
-                     "without effect: %s=%s is in force, and %s threads use %s arenas without it",
-                     cap.variable, MW_NAME(cap.value), MW_COUNT(threads), MW_COUNT(arenas));
+        mw_known_add(
+            scope,
+            "without effect: %s=%s is in force, and %s thread%s would need no more than %s "
+            "arena%s without it",
+            cap.variable, MW_NAME(cap.value), MW_COUNT(threads), MW_PLURAL(threads),
+            MW_COUNT(arenas), MW_PLURAL(arenas));
     else if (mw_is_worth(scope, kept, 10, 8 * MW_MIB) && figures->main.free_bytes >= kept / 10 * 9)
         mw_known_add(scope,
                      "without effect: %s=%s is in force, and %s of the %s kept is in the main "

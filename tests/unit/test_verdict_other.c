@@ -82,6 +82,20 @@ static void test_healthy_is_silent_beside_much_that_is_kept(void **state)
     }
 }
 
+static void test_healthy_is_silent_in_the_dark(void **state)
+{
+    (void)state;
+    static const enum mw_category dark[] = {MW_CATEGORY_UNKNOWN, MW_CATEGORY_MALLOC_UNSPLIT};
+    for (size_t c = 0; c < 4; c++) {
+        world_init(&world);
+        ordinary(); /* 100 MiB: 33 beside it are 24.8 % of all, 34 are 25.3 % */
+        world_rss(&world, dark[c / 2], PAGES(c % 2 ? 34 : 33));
+        struct mw_verdicts verdicts = world_evaluate(&world);
+        assert_int_equal(mw_verdict_find(&verdicts, "healthy") != NULL, c % 2 == 0);
+        mw_verdicts_deinit(&verdicts);
+    }
+}
+
 static void test_nothing_at_all(void **state)
 {
     (void)state;
@@ -506,6 +520,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_healthy_takes_what_nothing_calls_wrong),
         TEST(test_healthy_is_silent_beside_much_that_is_kept),
+        TEST(test_healthy_is_silent_in_the_dark),
         TEST(test_nothing_at_all),
         TEST(test_mapping_level),
         TEST(test_allocator_that_is_not_walked),
