@@ -149,11 +149,26 @@ static void allocator_sum(struct mw_scope *scope, const struct mw_allocator *all
             mw_sum(figures->main.trimmable_bytes, trimmable_estimate(allocator));
 }
 
+/* Thread arenas that hold a fair part of what all hold free: a few full ones among many small
+ * ones are a few big buffers, not a crowd of arenas. */
+static void holding_count(struct mw_figures *figures, const struct mw_allocator *allocator)
+{
+    struct mw_arena_sums *other = &figures->other;
+    uint64_t least = other->count ? other->free_bytes / other->count / 4 : 0;
+    for (size_t i = 0; i < allocator->arena_count; i++) {
+        const struct mw_arena *arena = &allocator->arenas[i];
+        uint64_t free_bytes = figures->is_resident ? arena->free_rss : arena->free_bytes;
+        if (!arena->is_main && free_bytes > 0 && free_bytes >= least)
+            other->holding_count++;
+    }
+}
+
 /* The deciding evidence of arena-proliferation. */
 static bool arenas_hold(const struct mw_figures *figures)
 {
     return figures->other.count >= 8 && figures->other.free_bytes > figures->main.free_bytes &&
-           figures->other.mostly_free_count > figures->other.count / 2;
+           figures->other.mostly_free_count > figures->other.count / 2 &&
+           figures->other.holding_count > figures->other.count / 2;
 }
 
 /* Of the main arena's top, what malloc_trim leaves because it does not end at the brk. */
@@ -229,6 +244,9 @@ void mw_figures_build(struct mw_scope *scope)
     figures->trimmable_bytes =
         figures->is_resident ? mw_sum(figures->main.trimmable_bytes, figures->other.trimmable_bytes)
                              : 0;
+    for (size_t i = 0; i < evidence->allocator_count; i++)
+        if (is_walked_glibc(scope, &evidence->allocators[i]))
+            holding_count(figures, &evidence->allocators[i]);
     figures->arenas_hold = arenas_hold(figures);
     parts_build(figures, fragments);
     figures->fragmentation_holds = fragmentation_holds(&figures->parts);

@@ -32,6 +32,7 @@ struct mw_arena_sums {
     uint64_t mostly_free_count;      /* arenas of which half or more is free */
     uint64_t idle_count;             /* no thread is attached */
     uint64_t free_bytes_max;         /* of one arena */
+    uint64_t holding_count;          /* arenas with a quarter of the average free bytes or more */
 };
 
 /* The free memory of the arenas that arena-proliferation leaves, each byte once. */
