@@ -121,7 +121,8 @@ void mw_cli_say(struct mw_cli *cli, const char *fmt, ...) MW_PRINTF(2, 3);
 
 /* analyse.c: run the analysis that the options ask for. On failure it is printed and *exit_out is
  * set. */
-bool mw_cli_analyse(struct mw_cli *cli, const struct mw_analysis_options *options,
+bool mw_cli_analyse(struct mw_cli *cli, const char *target,
+                    const struct mw_analysis_options *options,
                     struct mw_analysis *analysis_out, enum mw_exit *exit_out);
 /* Defaults from the command line. */
 struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli);

@@ -28,7 +28,7 @@ static enum mw_exit list_blocks(struct mw_cli *cli)
     options.skip_verdicts = true;
     options.heap.visitors = &visitor;
     options.heap.visitor_count = 1;
-    if (mw_cli_analyse(cli, &options, &analysis, &exit_code)) {
+    if (mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code)) {
         enum mw_status emitted = mw_block_log_print(&log, &analysis, cli->out, &err);
         exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
         mw_analysis_deinit(&analysis);
@@ -51,7 +51,7 @@ static enum mw_exit run(struct mw_cli *cli)
         return list_blocks(cli);
     options.skip_verdicts = true;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     enum mw_status emitted = emit(cli, &analysis, &err);
     exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);

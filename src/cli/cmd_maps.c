@@ -11,7 +11,7 @@ static enum mw_exit run(struct mw_cli *cli)
     enum mw_exit exit_code;
     bool only_unknown = mw_cli_has(cli, MW_OPTION_UNKNOWN);
     options.skip_verdicts = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     const struct mw_report_text_options text_options = {
         .look = mw_cli_table_look(cli),

@@ -56,7 +56,7 @@ static enum mw_exit run(struct mw_cli *cli)
     struct mw_error err = {0};
     enum mw_exit exit_code;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     enum mw_status emitted = emit(cli, &analysis, &err);
     exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
