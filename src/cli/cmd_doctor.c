@@ -59,7 +59,8 @@ const struct mw_command mw_command_doctor = {
     .arguments = "[PID]",
     .summary = "what this machine permits, and how to get the rest",
     .about =
-        "Tries each kind of access that memwhy uses, on PID or on a child of its own: smaps, memory,\n"
+        "Tries each kind of access that memwhy uses, on PID or on a child of its own: smaps, "
+        "memory,\n"
         "process_vm_readv, ptrace, pagemap, the cgroup. For each it says whether it works, what\n"
         "denies it (Yama, seccomp, a security module, a user namespace, a missing capability,\n"
         "another user, another tracer), and the ways out: on a plain machine, in Docker, in\n"

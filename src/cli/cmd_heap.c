@@ -64,10 +64,12 @@ const struct mw_command mw_command_heap = {
     .arguments = "TARGET",
     .summary = "the inside of malloc: arenas, sizes, parameters in force",
     .about =
-        "Walks the heap of each allocator that memwhy can walk, without symbols and without running\n"
+        "Walks the heap of each allocator that memwhy can walk, without symbols and without "
+        "running\n"
         "code in the target: totals (in use, free, cached, tops; resident and trimmable), the\n"
         "parameters in force as malloc's own memory has them beside those of the environment, the\n"
-        "arenas, and the blocks by chunk size. A chunk is 8 bytes more than what can be used of it.",
+        "arenas, and the blocks by chunk size. A chunk is 8 bytes more than what can be used of "
+        "it.",
     .examples =
         "memwhy heap 4121\ttotals, parameters, the 20 largest arenas and sizes\n"
         "memwhy heap 4121 --count 0\tall arenas and sizes\n"

@@ -32,8 +32,10 @@ const struct mw_command mw_command_maps = {
     .summary = "every mapping with its owner, residency, huge pages, swap",
     .about =
         "A row for each mapping, or for each part of one that has an owner of its own: address,\n"
-        "size, resident, proportional and swapped bytes, huge pages, category, owner, name. Owners\n"
-        "are known by name and flags, by the shape of neighbours (a guard below a stack), and from\n"
+        "size, resident, proportional and swapped bytes, huge pages, category, owner, name. "
+        "Owners\n"
+        "are known by name and flags, by the shape of neighbours (a guard below a stack), and "
+        "from\n"
         "the allocators and runtimes that memwhy recognises.",
     .examples = "memwhy maps 4121\tthe table, in KiB\n"
                 "memwhy maps 4121 --unknown\twhat nobody owns, the largest first\n"

@@ -49,10 +49,10 @@ static enum mw_exit compare(struct mw_cli *cli, const struct mw_baseline *before
     enum mw_status status = mw_verify_compare(before, after, &verify, &err);
     if (status != MW_OK)
         return mw_cli_fail(cli, &err);
-    status = mw_cli_has(cli, MW_OPTION_JSON)
-                 ? mw_report_verify_json(&verify, analysis, cli->out, &err)
-                 : mw_report_verify_text(&verify, cli->targets, mw_cli_screen_look(cli), cli->out,
-                                         &err);
+    status =
+        mw_cli_has(cli, MW_OPTION_JSON)
+            ? mw_report_verify_json(&verify, analysis, cli->out, &err)
+            : mw_report_verify_text(&verify, cli->targets, mw_cli_screen_look(cli), cli->out, &err);
     enum mw_exit exit_code = mw_cli_conclude(cli, analysis, status, &err);
     if (verify.not_met > 0)
         exit_code = MW_EXIT_GATE;
@@ -106,8 +106,10 @@ const struct mw_command mw_command_verify = {
     .about =
         "BEFORE is an earlier `memwhy PID --json`; AFTER is a later one, or any target. For each\n"
         "remedy of the earlier report that can be seen to have been taken, this compares what it\n"
-        "predicted with what happened (the drop of Anonymous): met, better, or not met, and by how\n"
-        "much. A remedy that was not taken, or whose gain was not predictable, is not checked, and\n"
+        "predicted with what happened (the drop of Anonymous): met, better, or not met, and by "
+        "how\n"
+        "much. A remedy that was not taken, or whose gain was not predictable, is not checked, "
+        "and\n"
         "the reason is printed. Exit code 1: a prediction was not met.",
     .examples = "memwhy 4121 --json >before.json\tbefore the change\n"
                 "memwhy trim 4121 --apply\tthe change\n"

@@ -13,7 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { REPORT_BYTES_MAX = 64 << 20, REMEDIES_MAX = 1024, SETTINGS_MAX = 256, TEXT_BYTES_MAX = 4096 };
+enum {
+    REPORT_BYTES_MAX = 64 << 20,
+    REMEDIES_MAX = 1024,
+    SETTINGS_MAX = 256,
+    TEXT_BYTES_MAX = 4096
+};
 
 enum mw_field mw_baseline_field(int figure)
 {
@@ -89,8 +94,7 @@ static enum mw_status remedy_add(struct mw_baseline *baseline, const char *verdi
     return status;
 }
 
-static enum mw_status setting_add(struct mw_baseline *baseline, const char *name,
-                                  const char *value)
+static enum mw_status setting_add(struct mw_baseline *baseline, const char *name, const char *value)
 {
     if (baseline->setting_count == SETTINGS_MAX)
         return MW_OK; /* more than any process has of these */
@@ -141,15 +145,17 @@ static enum mw_status parse_remedies(struct mw_baseline *baseline, const json_t 
 {
     size_t i, k;
     json_t *verdict, *remedy;
-    json_array_foreach (json_object_get(report, "verdicts"), i, verdict) {
-        json_array_foreach (json_object_get(verdict, "remedies"), k, remedy) {
+    json_array_foreach(json_object_get(report, "verdicts"), i, verdict)
+    {
+        json_array_foreach(json_object_get(verdict, "remedies"), k, remedy)
+        {
             uint64_t gains[2] = {json_number(remedy, "gain_low_bytes"),
                                  json_number(remedy, "gain_high_bytes")};
-            bool has_gain = gains[0] != MW_UNKNOWN && gains[1] != MW_UNKNOWN &&
-                            gains[0] <= gains[1];
-            enum mw_status status = remedy_add(baseline, json_text(verdict, "id"),
-                                               json_text(remedy, "action"),
-                                               has_gain ? gains : NULL);
+            bool has_gain =
+                gains[0] != MW_UNKNOWN && gains[1] != MW_UNKNOWN && gains[0] <= gains[1];
+            enum mw_status status =
+                remedy_add(baseline, json_text(verdict, "id"), json_text(remedy, "action"),
+                           has_gain ? gains : NULL);
             if (status != MW_OK)
                 return status;
         }
@@ -161,7 +167,8 @@ static enum mw_status parse_settings(struct mw_baseline *baseline, json_t *targe
 {
     const char *name;
     json_t *value;
-    json_object_foreach (json_object_get(target, "env"), name, value) {
+    json_object_foreach(json_object_get(target, "env"), name, value)
+    {
         const char *text = json_string_value(value);
         enum mw_status status = setting_add(baseline, name, text ? text : "");
         if (status != MW_OK)
@@ -175,15 +182,15 @@ static void parse_allocators(struct mw_baseline *baseline, const json_t *report)
     size_t i;
     json_t *allocator;
     bool first = true;
-    json_array_foreach (json_object_get(report, "allocators"), i, allocator) {
+    json_array_foreach(json_object_get(report, "allocators"), i, allocator)
+    {
         allocator_name_add(baseline, json_text(allocator, "kind"));
         if (json_number(allocator, "in_use_bytes") == MW_UNKNOWN)
             continue; /* recognised only */
         for (int figure = MW_BASELINE_IN_USE; figure <= MW_BASELINE_ARENAS; figure++) {
             const char *name = mw_field_row(mw_baseline_field(figure))->name;
             uint64_t value = json_number(allocator, name);
-            baseline->figures[figure] =
-                first ? value : sum_known(baseline->figures[figure], value);
+            baseline->figures[figure] = first ? value : sum_known(baseline->figures[figure], value);
         }
         const json_t *parameters = json_object_get(allocator, "parameters");
         if (first) {
@@ -228,8 +235,8 @@ static json_t *report_decode(const char *text, size_t length, json_error_t *prob
 {
     json_t *report = json_loadb(text, length, JSON_REJECT_DUPLICATES, problem);
     if (!report && json_error_code(problem) == json_error_numeric_overflow)
-        report = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL,
-                            problem);
+        report =
+            json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, problem);
     return report;
 }
 
@@ -274,8 +281,7 @@ static void take_allocators(struct mw_baseline *baseline, const struct mw_analys
                                    a->free_resident_bytes, a->trimmable_bytes, a->arena_count};
         for (int figure = MW_BASELINE_IN_USE; figure <= MW_BASELINE_ARENAS; figure++) {
             uint64_t value = values[figure - MW_BASELINE_IN_USE];
-            baseline->figures[figure] =
-                first ? value : sum_known(baseline->figures[figure], value);
+            baseline->figures[figure] = first ? value : sum_known(baseline->figures[figure], value);
         }
         if (first) {
             baseline->mmap_threshold = a->parameters.mmap_threshold;

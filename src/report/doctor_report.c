@@ -56,7 +56,8 @@ static size_t facts_format(const struct mw_doctor_facts *facts, struct fact rows
     snprintf(rows[count++].value, sizeof rows->value, "%s",
              facts->initial_userns ? "the machine's" : "a child");
     rows[count] = (struct fact){.name = "security label"};
-    snprintf(rows[count++].value, sizeof rows->value, "%s", facts->label[0] ? facts->label : "none");
+    snprintf(rows[count++].value, sizeof rows->value, "%s",
+             facts->label[0] ? facts->label : "none");
     if (!facts->has_target)
         return count;
     rows[count] = (struct fact){.name = "target's uid"};
@@ -185,7 +186,8 @@ static void put_check(struct mw_text *text, const struct mw_doctor *doctor, size
     mw_text_pad(text, 2);
     mw_text_put(text, MW_STYLE_PLAIN, mw_doctor_access_name(check->access));
     mw_text_pad(text, 20);
-    mw_text_put(text, check->allowed ? MW_STYLE_PLAIN : MW_STYLE_BOLD, check->allowed ? "yes" : "no");
+    mw_text_put(text, check->allowed ? MW_STYLE_PLAIN : MW_STYLE_BOLD,
+                check->allowed ? "yes" : "no");
     mw_text_pad(text, 25);
     mw_text_put(text, MW_STYLE_PLAIN, mw_doctor_access_purpose(check->access));
     if (!check->allowed && check->os_errno)
@@ -211,8 +213,8 @@ enum mw_status mw_report_doctor_text(const struct mw_doctor *doctor, struct mw_t
     mw_text_newline(&text);
     for (size_t i = 0; i < doctor->check_count; i++) {
         put_check(&text, doctor, i);
-        denied += !doctor->checks[i].allowed &&
-                  mw_doctor_access_is_needed(doctor->checks[i].access);
+        denied +=
+            !doctor->checks[i].allowed && mw_doctor_access_is_needed(doctor->checks[i].access);
     }
     mw_text_newline(&text);
     mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN,

@@ -115,8 +115,7 @@ struct remedy_list {
     size_t count;
 };
 
-static void remedies_collect(struct remedy_list *list, const struct mw_verdict *verdict,
-                             size_t max)
+static void remedies_collect(struct remedy_list *list, const struct mw_verdict *verdict, size_t max)
 {
     for (size_t i = 0; i < verdict->remedy_count && list->count < max; i++) {
         bool seen = false;

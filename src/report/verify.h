@@ -15,7 +15,7 @@ const char *mw_outcome_name(enum mw_outcome outcome);
 
 struct mw_prediction {
     const struct mw_baseline_remedy *remedy; /* of the earlier moment */
-    int measure; /* enum mw_baseline_figure */
+    int measure;                             /* enum mw_baseline_figure */
     uint64_t point_bytes; /* the prediction as one figure, MW_UNKNOWN when it is a range */
     bool has_actual;
     int64_t actual_bytes; /* by which the measure fell; negative: grew */

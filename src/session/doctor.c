@@ -229,9 +229,9 @@ static void check_cgroup(struct mw_doctor *doctor, const struct attempt *attempt
 {
     struct mw_cgroup cgroup;
     mw_cgroup_init(&cgroup);
-    bool found = mw_cgroup_load(attempt->proc_fd, attempt->pid, cgroup_root, &cgroup, NULL) ==
-                     MW_OK &&
-                 cgroup.version != 0 && cgroup.usage != MW_UNKNOWN;
+    bool found =
+        mw_cgroup_load(attempt->proc_fd, attempt->pid, cgroup_root, &cgroup, NULL) == MW_OK &&
+        cgroup.version != 0 && cgroup.usage != MW_UNKNOWN;
     check_add(doctor, MW_ACCESS_CGROUP, found ? 0 : ENOENT);
 }
 
@@ -241,10 +241,10 @@ static void try_all(struct mw_doctor *doctor, struct attempt *attempt, const cha
         enum mw_doctor_access access;
         int (*try)(const struct attempt *attempt);
     } attempts[] = {
-        {MW_ACCESS_SMAPS, try_smaps},         {MW_ACCESS_MEM, try_mem},
-        {MW_ACCESS_VM_READV, try_vm_readv},   {MW_ACCESS_PTRACE, try_ptrace},
-        {MW_ACCESS_PAGEMAP, try_pagemap},     {MW_ACCESS_PAGEMAP_SCAN, try_pagemap_scan},
-        {MW_ACCESS_PFN, try_pfn},             {MW_ACCESS_ENVIRON, try_environ},
+        {MW_ACCESS_SMAPS, try_smaps},       {MW_ACCESS_MEM, try_mem},
+        {MW_ACCESS_VM_READV, try_vm_readv}, {MW_ACCESS_PTRACE, try_ptrace},
+        {MW_ACCESS_PAGEMAP, try_pagemap},   {MW_ACCESS_PAGEMAP_SCAN, try_pagemap_scan},
+        {MW_ACCESS_PFN, try_pfn},           {MW_ACCESS_ENVIRON, try_environ},
     };
     attempt->address = find_page(attempt);
     for (size_t i = 0; i < sizeof attempts / sizeof *attempts; i++)

@@ -70,8 +70,9 @@ static void explain_traced(const struct mw_doctor_facts *facts, struct list *lis
     if (!facts->has_target || facts->tracer_pid <= 0)
         return;
     struct mw_doctor_blocker *blocker =
-        blocker_add(list, "traced", "process %d traces it (a debugger, strace, another memwhy); a "
-                                    "process has one tracer at most",
+        blocker_add(list, "traced",
+                    "process %d traces it (a debugger, strace, another memwhy); a "
+                    "process has one tracer at most",
                     facts->tracer_pid);
     way_add(blocker, "end or detach that tracer, then try again");
 }
@@ -84,8 +85,8 @@ static void explain_seccomp(const struct mw_doctor_facts *facts,
     bool rights = !facts->has_target || mw_doctor_has_cap(facts, MW_CAP_SYS_PTRACE);
     if (facts->seccomp != 2 || !by_call || (check->os_errno != ENOSYS && !rights))
         return;
-    struct mw_doctor_blocker *blocker = blocker_add(
-        list, "seccomp", "a seccomp filter on memwhy itself refuses the system call");
+    struct mw_doctor_blocker *blocker =
+        blocker_add(list, "seccomp", "a seccomp filter on memwhy itself refuses the system call");
     way_add(blocker, "Docker: docker run --security-opt seccomp=unconfined … (--cap-add SYS_PTRACE "
                      "is enough with the default profile)");
     way_add(blocker, "Kubernetes: securityContext: {seccompProfile: {type: Unconfined}}");
@@ -111,9 +112,8 @@ static void explain_uid(const struct mw_doctor_facts *facts, struct list *list)
     if (!facts->has_target || mw_doctor_has_cap(facts, MW_CAP_SYS_PTRACE) ||
         (facts->target_uid == facts->euid && facts->target_euid == facts->euid))
         return;
-    struct mw_doctor_blocker *blocker =
-        blocker_add(list, "uid", "the process runs as uid %u, memwhy as %u", facts->target_euid,
-                    facts->euid);
+    struct mw_doctor_blocker *blocker = blocker_add(
+        list, "uid", "the process runs as uid %u, memwhy as %u", facts->target_euid, facts->euid);
     ways_to_capability(facts, blocker);
     if (facts->euid != 0)
         way_add(blocker, "sudo -u USER memwhy PID, with the process's own user");
@@ -124,8 +124,9 @@ static void explain_dumpable(const struct mw_doctor_facts *facts, struct list *l
     if (!facts->not_dumpable || mw_doctor_has_cap(facts, MW_CAP_SYS_PTRACE))
         return;
     struct mw_doctor_blocker *blocker =
-        blocker_add(list, "dumpable", "the process is not dumpable: it changed its user, has file "
-                                      "capabilities, or called prctl(PR_SET_DUMPABLE, 0)");
+        blocker_add(list, "dumpable",
+                    "the process is not dumpable: it changed its user, has file "
+                    "capabilities, or called prctl(PR_SET_DUMPABLE, 0)");
     ways_to_capability(facts, blocker);
 }
 
@@ -164,8 +165,9 @@ static void explain_lsm(const struct mw_doctor_facts *facts, struct list *list)
     if (!ours && !theirs)
         return;
     struct mw_doctor_blocker *blocker =
-        blocker_add(list, "lsm", "a security module may deny it: memwhy is '%.60s', the process "
-                                 "'%.60s'",
+        blocker_add(list, "lsm",
+                    "a security module may deny it: memwhy is '%.60s', the process "
+                    "'%.60s'",
                     facts->label, facts->has_target ? facts->target_label : "?");
     bool is_selinux = strchr(facts->label, ':') != NULL;
     if (is_selinux) {
@@ -206,8 +208,8 @@ static bool explain_special(const struct mw_doctor_facts *facts,
         way_add(blocker, "not needed: pagemap is read instead, a few times slower");
         return true;
     case MW_ACCESS_CGROUP:
-        blocker = blocker_add(list, "unknown",
-                              "no memory cgroup is found, or its files cannot be read");
+        blocker =
+            blocker_add(list, "unknown", "no memory cgroup is found, or its files cannot be read");
         way_add(blocker, "in a container, mount /sys/fs/cgroup read-only");
         return true;
     default:

@@ -101,8 +101,7 @@ static int same_userns(int proc_fd, const char *who)
     struct stat ours, theirs;
     char path[64];
     snprintf(path, sizeof path, "%s/ns/user", who);
-    if (fstatat(proc_fd, "self/ns/user", &ours, 0) != 0 ||
-        fstatat(proc_fd, path, &theirs, 0) != 0)
+    if (fstatat(proc_fd, "self/ns/user", &ours, 0) != 0 || fstatat(proc_fd, path, &theirs, 0) != 0)
         return -1;
     return ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
@@ -117,8 +116,9 @@ static enum mw_status target_load(int proc_fd, int32_t pid, struct mw_doctor_fac
     char *status = text_load(proc_fd, path);
     if (!status) {
         (void)mw_fail(err, MW_GONE, "there is no process %d that can be seen from here", pid);
-        mw_error_hint(err, "in a container: docker run --pid container:NAME, kubectl debug --target=NAME,"
-                           " shareProcessNamespace: true");
+        mw_error_hint(
+            err, "in a container: docker run --pid container:NAME, kubectl debug --target=NAME,"
+                 " shareProcessNamespace: true");
         return MW_GONE;
     }
     facts->has_target = true;
@@ -133,8 +133,8 @@ static enum mw_status target_load(int proc_fd, int32_t pid, struct mw_doctor_fac
     }
     free(status);
     snprintf(path, sizeof path, "%d/environ", pid);
-    facts->not_dumpable = fstatat(proc_fd, path, &owner, 0) == 0 && owner.st_uid == 0 &&
-                          facts->target_euid != 0;
+    facts->not_dumpable =
+        fstatat(proc_fd, path, &owner, 0) == 0 && owner.st_uid == 0 && facts->target_euid != 0;
     facts->same_userns = same_userns(proc_fd, who);
     label_load(proc_fd, who, facts->target_label);
     return MW_OK;
