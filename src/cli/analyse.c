@@ -12,14 +12,14 @@ struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli)
     };
 }
 
-bool mw_cli_analyse(struct mw_cli *cli, const struct mw_analysis_options *options,
-                    struct mw_analysis *analysis_out, enum mw_exit *exit_out)
+bool mw_cli_analyse(struct mw_cli *cli, const char *target,
+                    const struct mw_analysis_options *options, struct mw_analysis *analysis_out,
+                    enum mw_exit *exit_out)
 {
     struct mw_error err = {0};
     if (cli->max_pause_ns > 0)
         cli->context.pause_ns_max = cli->max_pause_ns;
-    enum mw_status status =
-        mw_analysis_run(cli->targets[0], options, &cli->context, analysis_out, &err);
+    enum mw_status status = mw_analysis_run(target, options, &cli->context, analysis_out, &err);
     mw_cli_progress_clear(cli);
     if (status == MW_OK)
         return true;

@@ -28,10 +28,10 @@ static enum mw_status log_segment(void *user, const struct mw_heap_segment *segm
         struct mw_block_log_segment *items;
         size_t count, room;
     } segments = {log->segments, log->segment_count, log->segment_room};
-    enum mw_status status = mw_vec_push(
-        &segments, MW_LIMIT_HEAP_SEGMENTS,
-        (struct mw_block_log_segment){segment->start, segment->kind, segment->arena,
-                                      log->byte_count});
+    enum mw_status status =
+        mw_vec_push(&segments, MW_LIMIT_HEAP_SEGMENTS,
+                    (struct mw_block_log_segment){segment->start, segment->kind, segment->arena,
+                                                  log->byte_count});
     log->segments = segments.items;
     log->segment_count = segments.count;
     log->segment_room = segments.room;
@@ -92,11 +92,11 @@ static void print_block(struct mw_text *text, const struct mw_block_log_segment 
 {
     char line[96];
     bool is_mmapped = segment->kind == MW_SEGMENT_MMAPPED;
-    const char *name = is_mmapped && state == MW_BLOCK_IN_USE ? "mmapped"
-                                                              : mw_block_state_name(state);
-    int used = snprintf(line, sizeof line, "0x%llx %llu %s ",
-                        (unsigned long long)(chunk + GLIBC_HEADER_BYTES),
-                        (unsigned long long)size, name);
+    const char *name =
+        is_mmapped && state == MW_BLOCK_IN_USE ? "mmapped" : mw_block_state_name(state);
+    int used =
+        snprintf(line, sizeof line, "0x%llx %llu %s ",
+                 (unsigned long long)(chunk + GLIBC_HEADER_BYTES), (unsigned long long)size, name);
     if (segment->arena == MW_ARENA_NONE)
         snprintf(line + used, sizeof line - (size_t)used, "-");
     else
@@ -108,8 +108,8 @@ static void print_block(struct mw_text *text, const struct mw_block_log_segment 
 static void print_segment(struct mw_text *text, const struct mw_block_log *log, size_t index)
 {
     const struct mw_block_log_segment *segment = &log->segments[index];
-    size_t last = index + 1 < log->segment_count ? log->segments[index + 1].first_byte
-                                                 : log->byte_count;
+    size_t last =
+        index + 1 < log->segment_count ? log->segments[index + 1].first_byte : log->byte_count;
     const uint8_t *at = log->bytes + segment->first_byte, *end = log->bytes + last;
     mw_addr chunk = segment->start;
     while (at < end && !mw_text_failed(text)) {

@@ -15,7 +15,7 @@ struct mw_block_log {
         enum mw_segment_kind kind;
         uint32_t arena;
         size_t first_byte;
-    } *segments;
+    } * segments;
     size_t segment_count, segment_room;
     uint8_t *bytes; /* LEB128 of size * 8 + state */
     size_t byte_count, byte_room;

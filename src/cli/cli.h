@@ -82,8 +82,8 @@ struct mw_command {
     enum mw_exit (*run)(struct mw_cli *cli);
 };
 
-extern const struct mw_command mw_command_report, mw_command_heap, mw_command_maps,
-    mw_command_pins, mw_command_trim, mw_command_verify, mw_command_doctor, mw_command_list;
+extern const struct mw_command mw_command_report, mw_command_heap, mw_command_maps, mw_command_pins,
+    mw_command_trim, mw_command_verify, mw_command_doctor, mw_command_list;
 
 /* All commands in the order of the help, ended by NULL. The list is last and has no name. */
 extern const struct mw_command *const mw_commands[];
@@ -121,8 +121,9 @@ void mw_cli_say(struct mw_cli *cli, const char *fmt, ...) MW_PRINTF(2, 3);
 
 /* analyse.c: run the analysis that the options ask for. On failure it is printed and *exit_out is
  * set. */
-bool mw_cli_analyse(struct mw_cli *cli, const struct mw_analysis_options *options,
-                    struct mw_analysis *analysis_out, enum mw_exit *exit_out);
+bool mw_cli_analyse(struct mw_cli *cli, const char *target,
+                    const struct mw_analysis_options *options, struct mw_analysis *analysis_out,
+                    enum mw_exit *exit_out);
 /* Defaults from the command line. */
 struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli);
 /* What an emitter returned, and whether the analysis was whole, as an exit code. Also prints why

@@ -28,7 +28,7 @@ static enum mw_exit list_blocks(struct mw_cli *cli)
     options.skip_verdicts = true;
     options.heap.visitors = &visitor;
     options.heap.visitor_count = 1;
-    if (mw_cli_analyse(cli, &options, &analysis, &exit_code)) {
+    if (mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code)) {
         enum mw_status emitted = mw_block_log_print(&log, &analysis, cli->out, &err);
         exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
         mw_analysis_deinit(&analysis);
@@ -51,7 +51,7 @@ static enum mw_exit run(struct mw_cli *cli)
         return list_blocks(cli);
     options.skip_verdicts = true;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     enum mw_status emitted = emit(cli, &analysis, &err);
     exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
@@ -64,10 +64,12 @@ const struct mw_command mw_command_heap = {
     .arguments = "TARGET",
     .summary = "the inside of malloc: arenas, sizes, parameters in force",
     .about =
-        "Walks the heap of each allocator that memwhy can walk, without symbols and without running\n"
+        "Walks the heap of each allocator that memwhy can walk, without symbols and without "
+        "running\n"
         "code in the target: totals (in use, free, cached, tops; resident and trimmable), the\n"
         "parameters in force as malloc's own memory has them beside those of the environment, the\n"
-        "arenas, and the blocks by chunk size. A chunk is 8 bytes more than what can be used of it.",
+        "arenas, and the blocks by chunk size. A chunk is 8 bytes more than what can be used of "
+        "it.",
     .examples =
         "memwhy heap 4121\ttotals, parameters, the 20 largest arenas and sizes\n"
         "memwhy heap 4121 --count 0\tall arenas and sizes\n"

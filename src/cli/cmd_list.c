@@ -16,15 +16,14 @@ static enum mw_exit run(struct mw_cli *cli)
         (void)mw_fail_errno(&err, errno, "cannot open '/proc'");
         return mw_cli_fail(cli, &err);
     }
-    enum mw_status status =
-        mw_list_load(proc_fd, cli->count_max, &cli->context, &list, &err);
+    enum mw_status status = mw_list_load(proc_fd, cli->count_max, &cli->context, &list, &err);
     close(proc_fd);
     if (status != MW_OK)
         return mw_cli_fail(cli, &err);
-    status = mw_cli_has(cli, MW_OPTION_JSON)
-                 ? mw_report_list_json(&list, cli->count_max, cli->out, &err)
-                 : mw_report_list_text(&list, mw_cli_table_look(cli), cli->count_max, cli->out,
-                                       &err);
+    status =
+        mw_cli_has(cli, MW_OPTION_JSON)
+            ? mw_report_list_json(&list, cli->count_max, cli->out, &err)
+            : mw_report_list_text(&list, mw_cli_table_look(cli), cli->count_max, cli->out, &err);
     mw_list_deinit(&list);
     return mw_cli_conclude(cli, NULL, status, &err);
 }

@@ -11,7 +11,7 @@ static enum mw_exit run(struct mw_cli *cli)
     enum mw_exit exit_code;
     bool only_unknown = mw_cli_has(cli, MW_OPTION_UNKNOWN);
     options.skip_verdicts = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     const struct mw_report_text_options text_options = {
         .look = mw_cli_table_look(cli),
@@ -32,8 +32,10 @@ const struct mw_command mw_command_maps = {
     .summary = "every mapping with its owner, residency, huge pages, swap",
     .about =
         "A row for each mapping, or for each part of one that has an owner of its own: address,\n"
-        "size, resident, proportional and swapped bytes, huge pages, category, owner, name. Owners\n"
-        "are known by name and flags, by the shape of neighbours (a guard below a stack), and from\n"
+        "size, resident, proportional and swapped bytes, huge pages, category, owner, name. "
+        "Owners\n"
+        "are known by name and flags, by the shape of neighbours (a guard below a stack), and "
+        "from\n"
         "the allocators and runtimes that memwhy recognises.",
     .examples = "memwhy maps 4121\tthe table, in KiB\n"
                 "memwhy maps 4121 --unknown\twhat nobody owns, the largest first\n"

@@ -11,7 +11,7 @@ static enum mw_exit run(struct mw_cli *cli)
     enum mw_exit exit_code;
     options.skip_verdicts = true;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     const struct mw_report_text_options text_options = {
         .look = mw_cli_screen_look(cli),

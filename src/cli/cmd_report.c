@@ -29,7 +29,8 @@ static void say_hit(struct mw_cli *cli, size_t index, uint64_t actual)
     mw_cli_say(cli, "--fail-if '%s' holds: it is %s", cli->gate_texts[index], figure);
 }
 
-/* A gate that was hit outweighs an answer that is partial; one that cannot be decided makes it so. */
+/* A gate that was hit outweighs an answer that is partial; one that cannot be decided makes it so.
+ */
 static enum mw_exit check_gates(struct mw_cli *cli, const struct mw_analysis *analysis,
                                 enum mw_exit exit_code)
 {
@@ -56,7 +57,7 @@ static enum mw_exit run(struct mw_cli *cli)
     struct mw_error err = {0};
     enum mw_exit exit_code;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, &options, &analysis, &exit_code))
+    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     enum mw_status emitted = emit(cli, &analysis, &err);
     exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
@@ -71,17 +72,20 @@ const struct mw_command mw_command_report = {
     .summary = "where the memory is, why, and what gives it back",
     .about =
         "One screen: how large the process is and what surrounds it; a block for each state that\n"
-        "explains its memory (LEAKED, GROWING, KEPT, OUTSIDE, NEEDED) with its bytes, what decided\n"
+        "explains its memory (LEAKED, GROWING, KEPT, OUTSIDE, NEEDED) with its bytes, what "
+        "decided\n"
         "it, what it is not, and what each remedy would give; the account (WHERE), which sums to\n"
         "RSS; the commands worth typing next.\n"
         "\n"
-        "TARGET is a process id, an ELF core (.zst too), a text like /proc/PID/smaps, or - for one\n"
+        "TARGET is a process id, an ELF core (.zst too), a text like /proc/PID/smaps, or - for "
+        "one\n"
         "of these on standard input. `report` itself may be left out.",
-    .examples = "memwhy 4121\tthe screen\n"
-                "memwhy 4121 --json >before.json\tkeep it, for memwhy verify\n"
-                "memwhy core.4121.zst\ta core, without unpacking it\n"
-                "ssh host cat /proc/4121/smaps | memwhy -\tmappings only, from elsewhere\n"
-                "memwhy 4121 --fail-if 'leaked>0' --fail-if 'kept>1GiB'\ta gate: exit 1 if it holds\n",
+    .examples =
+        "memwhy 4121\tthe screen\n"
+        "memwhy 4121 --json >before.json\tkeep it, for memwhy verify\n"
+        "memwhy core.4121.zst\ta core, without unpacking it\n"
+        "ssh host cat /proc/4121/smaps | memwhy -\tmappings only, from elsewhere\n"
+        "memwhy 4121 --fail-if 'leaked>0' --fail-if 'kept>1GiB'\ta gate: exit 1 if it holds\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(MARKDOWN) | MW_OPTION_BIT(ALL) |
                MW_OPTION_BIT(NO_HEAP) | MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(FAIL_IF) |
                MW_OPTION_BIT(CGROUP_ROOT),

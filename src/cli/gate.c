@@ -14,13 +14,32 @@ static const char *const class_names[] = {
 };
 
 static const char *const verdict_ids[] = {
-    "arena-proliferation", "heap-top-pinned",  "adaptive-mmap-threshold", "fragmentation",
-    "trimmable-free",      "native-leak",      "unbounded-growth",        "allocator-cache",
-    "lazy-free",           "thp-bloat",        "thp-stacks",              "thread-stacks",
-    "managed-live",        "managed-unused",   "runtime-native",          "untracked-native",
-    "direct-buffers",      "file-maps",        "shared-memory",           "copy-on-write",
-    "mapping-leak",        "kernel-memory",    "page-cache",              "device-memory",
-    "swapped",             "healthy",
+    "arena-proliferation",
+    "heap-top-pinned",
+    "adaptive-mmap-threshold",
+    "fragmentation",
+    "trimmable-free",
+    "native-leak",
+    "unbounded-growth",
+    "allocator-cache",
+    "lazy-free",
+    "thp-bloat",
+    "thp-stacks",
+    "thread-stacks",
+    "managed-live",
+    "managed-unused",
+    "runtime-native",
+    "untracked-native",
+    "direct-buffers",
+    "file-maps",
+    "shared-memory",
+    "copy-on-write",
+    "mapping-leak",
+    "kernel-memory",
+    "page-cache",
+    "device-memory",
+    "swapped",
+    "healthy",
 };
 
 static const char *const figure_names[] = {"rss",  "anonymous", "swap",  "unknown",
@@ -49,8 +68,11 @@ static const char *operator_parse(const char *text, enum mw_gate_operator *op_ou
         const char *sign;
         enum mw_gate_operator op;
     } operators[] = {/* longer signs first */
-                     {">=", MW_GATE_GE}, {"<=", MW_GATE_LE}, {"==", MW_GATE_EQ},
-                     {">", MW_GATE_GT},  {"<", MW_GATE_LT}};
+                     {">=", MW_GATE_GE},
+                     {"<=", MW_GATE_LE},
+                     {"==", MW_GATE_EQ},
+                     {">", MW_GATE_GT},
+                     {"<", MW_GATE_LT}};
     for (size_t i = 0; i < COUNT_OF(operators); i++) {
         size_t length = strlen(operators[i].sign);
         if (strncmp(text, operators[i].sign, length) != 0)
@@ -122,9 +144,20 @@ static uint64_t sum_class(const struct mw_verdicts *verdicts, enum mw_class verd
 static bool needs_heap(const struct mw_gate *gate)
 {
     static const char *const names[] = {
-        "leaked", "growing", "kept", "arena-proliferation", "heap-top-pinned",
-        "adaptive-mmap-threshold", "fragmentation", "trimmable-free", "native-leak",
-        "unbounded-growth", "allocator-cache", "free", "trimmable", "arenas",
+        "leaked",
+        "growing",
+        "kept",
+        "arena-proliferation",
+        "heap-top-pinned",
+        "adaptive-mmap-threshold",
+        "fragmentation",
+        "trimmable-free",
+        "native-leak",
+        "unbounded-growth",
+        "allocator-cache",
+        "free",
+        "trimmable",
+        "arenas",
     };
     return name_index(names, COUNT_OF(names), gate->name) >= 0;
 }

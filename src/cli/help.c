@@ -78,8 +78,8 @@ static void put_exit_codes(struct mw_text *text)
 static void help_command(struct mw_text *text, const struct mw_command *command)
 {
     mw_text_put(text, MW_STYLE_BOLD, "memwhy ");
-    mw_text_printf(text, MW_STYLE_BOLD, "%s%s%s [options]", command->name, command->name[0] ? " " : "",
-                   command->arguments);
+    mw_text_printf(text, MW_STYLE_BOLD, "%s%s%s [options]", command->name,
+                   command->name[0] ? " " : "", command->arguments);
     mw_text_printf(text, MW_STYLE_PLAIN, "    %s", command->summary);
     mw_text_newline(text);
     mw_text_newline(text);
@@ -94,10 +94,11 @@ static void help_all(struct mw_text *text)
     put_lines(text, "memwhy says where a Linux process's resident memory is, whether it is leaked, "
                     "growing,\nmerely kept, or needed, and what gives it back, in bytes.\n");
     put_heading(text, "Usage");
-    put_lines(text, "  memwhy                     the processes that may be looked at\n"
-                    "  memwhy [COMMAND] TARGET    TARGET: a PID, a core file, an smaps text, or -\n"
-                    "  memwhy help COMMAND        more on a command: options and examples\n"
-                    "  memwhy help fields         every figure that is printed: unit, definition\n");
+    put_lines(text,
+              "  memwhy                     the processes that may be looked at\n"
+              "  memwhy [COMMAND] TARGET    TARGET: a PID, a core file, an smaps text, or -\n"
+              "  memwhy help COMMAND        more on a command: options and examples\n"
+              "  memwhy help fields         every figure that is printed: unit, definition\n");
     put_heading(text, "Commands");
     for (size_t i = 0; mw_commands[i]; i++) {
         char term[64];
@@ -109,20 +110,22 @@ static void help_all(struct mw_text *text)
     put_options(text, MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX) | MW_OPTION_BIT(NO_COLOR) |
                           MW_OPTION_BIT(HELP) | MW_OPTION_BIT(VERSION));
     put_heading(text, "What it does to a process");
-    put_lines(text, "  Mappings are read without pausing it. A heap is read while it is held still, "
-                    "for at most\n"
-                    "  --max-pause at a time; the report says how often and how long. Nothing runs in "
-                    "it but\n"
-                    "  malloc_trim, and that only with `trim --apply`. Killed at any moment, memwhy "
-                    "leaves it\n"
-                    "  running and untraced.\n");
+    put_lines(text,
+              "  Mappings are read without pausing it. A heap is read while it is held still, "
+              "for at most\n"
+              "  --max-pause at a time; the report says how often and how long. Nothing runs in "
+              "it but\n"
+              "  malloc_trim, and that only with `trim --apply`. Killed at any moment, memwhy "
+              "leaves it\n"
+              "  running and untraced.\n");
     put_exit_codes(text);
 }
 
 static void help_fields(struct mw_text *text)
 {
-    put_lines(text, "Every field of every JSON document, which are also the figures of the screens.\n"
-                    "What is not known is null (- in a table), never 0.\n");
+    put_lines(text,
+              "Every field of every JSON document, which are also the figures of the screens.\n"
+              "What is not known is null (- in a table), never 0.\n");
     int scope = -1;
     for (int i = 0; i < MW_FIELD_COUNT; i++) {
         const struct mw_field_row *row = mw_field_row((enum mw_field)i);

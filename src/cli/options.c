@@ -22,8 +22,8 @@ static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
     [MW_OPTION_UNKNOWN] = {"unknown", NULL, "only what has no known owner, the largest first", 0},
     [MW_OPTION_LIST_BLOCKS] = {"list-blocks", NULL,
                                "print a line for each block: ADDRESS SIZE STATE ARENA", 0},
-    [MW_OPTION_PAGES] = {"pages", NULL,
-                         "print the page ranges that would be given back: START END", 0},
+    [MW_OPTION_PAGES] = {"pages", NULL, "print the page ranges that would be given back: START END",
+                         0},
     [MW_OPTION_APPLY] = {"apply", NULL, "run malloc_trim(0) in the target, then compare", 0},
     [MW_OPTION_COUNT_MAX] = {"count", "N", "show the N largest (default 20; 0: all)", 'n'},
     [MW_OPTION_MAX_PAUSE] = {"max-pause", "DURATION",
@@ -53,10 +53,10 @@ static void long_options_fill(struct option longs[MW_OPTION_COUNT + 1], char sho
     size_t length = 0;
     shorts[length++] = ':'; /* a missing argument is told from an unknown option */
     for (int i = 0; i < MW_OPTION_COUNT; i++) {
-        longs[i] = (struct option){.name = option_rows[i].name,
-                                   .has_arg = option_rows[i].argument ? required_argument
-                                                                      : no_argument,
-                                   .val = LONG_BASE + i};
+        longs[i] =
+            (struct option){.name = option_rows[i].name,
+                            .has_arg = option_rows[i].argument ? required_argument : no_argument,
+                            .val = LONG_BASE + i};
         if (!option_rows[i].letter)
             continue;
         shorts[length++] = option_rows[i].letter;

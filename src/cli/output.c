@@ -84,7 +84,7 @@ struct mw_text_look mw_cli_screen_look(const struct mw_cli *cli)
 
 struct mw_text_look mw_cli_table_look(const struct mw_cli *cli)
 {
-    unsigned width = !cli->out_is_terminal     ? WIDTH_ENDLESS
+    unsigned width = !cli->out_is_terminal    ? WIDTH_ENDLESS
                      : cli->width < WIDTH_MIN ? WIDTH_MIN
                                               : cli->width;
     return (struct mw_text_look){width, cli->color};

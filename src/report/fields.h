@@ -73,7 +73,7 @@ void mw_field_object_extend(struct mw_json *json, enum mw_field_scope scope);
 void mw_field_key(struct mw_json *json, enum mw_field field);
 
 void mw_field_text(struct mw_json *json, enum mw_field field, const char *text); /* NULL: null */
-void mw_field_u64(struct mw_json *json, enum mw_field field, uint64_t value); /* UNKNOWN: null */
+void mw_field_u64(struct mw_json *json, enum mw_field field, uint64_t value);    /* UNKNOWN: null */
 void mw_field_i64(struct mw_json *json, enum mw_field field, int64_t value);
 void mw_field_double(struct mw_json *json, enum mw_field field, double value); /* NaN: null */
 void mw_field_bool(struct mw_json *json, enum mw_field field, bool value);

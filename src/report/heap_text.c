@@ -203,11 +203,15 @@ static void put_table_head(struct mw_text *text, const char *name, size_t shown,
 static void put_arenas(struct heap_screen *screen, size_t max)
 {
     static const struct mw_text_column columns[] = {
-        {MW_F(arena, address), NULL, false},         {MW_F(arena, heaps), NULL, false},
-        {MW_F(arena, system_bytes), NULL, false},    {MW_F(arena, in_use_bytes), NULL, false},
-        {MW_F(arena, in_use_count), NULL, false},    {MW_F(arena, free_bytes), NULL, false},
+        {MW_F(arena, address), NULL, false},
+        {MW_F(arena, heaps), NULL, false},
+        {MW_F(arena, system_bytes), NULL, false},
+        {MW_F(arena, in_use_bytes), NULL, false},
+        {MW_F(arena, in_use_count), NULL, false},
+        {MW_F(arena, free_bytes), NULL, false},
         {MW_F(arena, free_resident_bytes), "resident", false},
-        {MW_F(arena, trimmable_bytes), NULL, false}, {MW_F(arena, top_bytes), NULL, false},
+        {MW_F(arena, trimmable_bytes), NULL, false},
+        {MW_F(arena, top_bytes), NULL, false},
         {MW_F(arena, attached_threads), NULL, false},
     };
     size_t count = screen->allocator->arena_count;

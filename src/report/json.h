@@ -71,8 +71,8 @@ void mw_json_put_null(struct mw_json *json);
 void mw_json_put_bool(struct mw_json *json, bool value);
 void mw_json_put_u64(struct mw_json *json, uint64_t value);
 void mw_json_put_i64(struct mw_json *json, int64_t value);
-void mw_json_put_known(struct mw_json *json, uint64_t value);   /* MW_UNKNOWN: null */
-void mw_json_put_double(struct mw_json *json, double value);    /* NaN, infinity: null */
+void mw_json_put_known(struct mw_json *json, uint64_t value);    /* MW_UNKNOWN: null */
+void mw_json_put_double(struct mw_json *json, double value);     /* NaN, infinity: null */
 void mw_json_put_address(struct mw_json *json, mw_addr address); /* "0x…" */
 void mw_json_put_bytes(struct mw_json *json, const void *bytes, size_t length);
 void mw_json_put_text(struct mw_json *json, const char *text); /* NULL: null */

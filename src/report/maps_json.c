@@ -49,8 +49,7 @@ static void json_piece(struct mw_json *json, const struct mw_analysis *analysis,
                  account->has_swap ? piece->swap_bytes : MW_UNKNOWN);
     mw_field_u64(json, MW_F(mapping, anon_huge_bytes),
                  account->has_rss ? piece->anon_huge_bytes : MW_UNKNOWN);
-    mw_field_u64(json, MW_F(mapping, locked_bytes),
-                 whole_counter(map, MW_COUNTER_LOCKED, is_part));
+    mw_field_u64(json, MW_F(mapping, locked_bytes), whole_counter(map, MW_COUNTER_LOCKED, is_part));
     mw_field_u64(json, MW_F(mapping, lazy_free_bytes),
                  whole_counter(map, MW_COUNTER_LAZY_FREE, is_part));
     mw_field_bool(json, MW_F(mapping, is_part), is_part);

@@ -48,7 +48,8 @@ static void piece_cells(void *user, size_t index, struct mw_text_cell *cells)
     for (size_t i = 0; i < screen->field_count; i++) {
         switch ((int)screen->fields[i]) {
         case MW_F(mapping, start):
-            snprintf(cells[i].text, MW_TEXT_CELL_BYTES, "%012llx", (unsigned long long)piece->start);
+            snprintf(cells[i].text, MW_TEXT_CELL_BYTES, "%012llx",
+                     (unsigned long long)piece->start);
             break;
         case MW_F(mapping, perms):
             mw_maps_perms_format(cells[i].text, map->perms);
@@ -172,8 +173,7 @@ enum mw_status mw_report_maps_text(const struct mw_analysis *analysis, bool only
         if (!only_unknown || account->pieces[i].category == MW_CATEGORY_UNKNOWN)
             screen.rows[screen.count++] = i;
     if (only_unknown)
-        qsort_r(screen.rows, screen.count, sizeof *screen.rows, by_rss_descending,
-                (void *)account);
+        qsort_r(screen.rows, screen.count, sizeof *screen.rows, by_rss_descending, (void *)account);
     mw_text_init(&text, sink, options->look);
     text.unit = (struct mw_unit){"KiB", 1024, 0};
     mw_screen_title(&text, analysis, "maps", options->target);

@@ -64,8 +64,7 @@ static void next_trim(struct next_lines *lines, const struct mw_analysis *analys
     snprintf(command, sizeof command, "memwhy trim %.60s%s", target, is_live ? " --apply" : "");
     mw_unit_format(figure, lines->text->unit, allocator->trimmable_bytes);
     if (is_live)
-        snprintf(expect, sizeof expect,
-                 "runs malloc_trim(0) IN the process: expect -%s %s", figure,
+        snprintf(expect, sizeof expect, "runs malloc_trim(0) IN the process: expect -%s %s", figure,
                  lines->text->unit.name);
     else
         snprintf(expect, sizeof expect, "what malloc_trim(0) would give back: %s %s", figure,

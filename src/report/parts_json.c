@@ -23,8 +23,8 @@ const char *mw_image_kind_name(enum mw_image_kind kind)
 const char *mw_arch_name(enum mw_arch arch)
 {
     static const char *const names[] = {
-        [MW_ARCH_UNKNOWN] = NULL,   [MW_ARCH_X86_64] = "x86_64", [MW_ARCH_AARCH64] = "aarch64",
-        [MW_ARCH_I386] = "i386",    [MW_ARCH_ARM] = "arm",
+        [MW_ARCH_UNKNOWN] = NULL, [MW_ARCH_X86_64] = "x86_64", [MW_ARCH_AARCH64] = "aarch64",
+        [MW_ARCH_I386] = "i386",  [MW_ARCH_ARM] = "arm",
     };
     assert((size_t)arch < sizeof names / sizeof *names);
     return names[arch];
@@ -33,9 +33,9 @@ const char *mw_arch_name(enum mw_arch arch)
 const char *mw_block_state_name(enum mw_block_state state)
 {
     static const char *const names[] = {
-        [MW_BLOCK_IN_USE] = "in-use",     [MW_BLOCK_FREE] = "free",       [MW_BLOCK_TCACHE] = "tcache",
-        [MW_BLOCK_FASTBIN] = "fastbin",   [MW_BLOCK_TOP] = "top",
-        [MW_BLOCK_METADATA] = "metadata", [MW_BLOCK_SKIPPED] = "skipped",
+        [MW_BLOCK_IN_USE] = "in-use",   [MW_BLOCK_FREE] = "free", [MW_BLOCK_TCACHE] = "tcache",
+        [MW_BLOCK_FASTBIN] = "fastbin", [MW_BLOCK_TOP] = "top",   [MW_BLOCK_METADATA] = "metadata",
+        [MW_BLOCK_SKIPPED] = "skipped",
     };
     assert((size_t)state < sizeof names / sizeof *names);
     return names[state];

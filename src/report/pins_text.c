@@ -52,7 +52,8 @@ static void put_pins(struct mw_text *text, const struct mw_allocator *allocator,
                             .indent = 2,
                         });
     if (count < allocator->pin_count) {
-        mw_text_printf(text, MW_STYLE_PLAIN, "  and %zu more: --count 0", allocator->pin_count - count);
+        mw_text_printf(text, MW_STYLE_PLAIN, "  and %zu more: --count 0",
+                       allocator->pin_count - count);
         mw_text_newline(text);
     }
 }

@@ -120,15 +120,14 @@ static void md_parameters(struct mw_text *text, const struct mw_allocator *alloc
              (unsigned long long)p->top_pad, (unsigned long long)p->arena_max,
              p->no_dyn_threshold ? "off" : "on", (unsigned long long)p->tcache_count);
     put_fact(text, "malloc parameters in force", value);
-    snprintf(value, sizeof value,
-             "%zu arenas of at most %llu; in use %llu bytes in %llu blocks (%llu mmapped); free "
-             "%llu bytes (tops %llu, tcache %llu)",
-             allocator->arena_count, (unsigned long long)allocator->arena_limit,
-             (unsigned long long)allocator->in_use_bytes,
-             (unsigned long long)allocator->in_use_count,
-             (unsigned long long)allocator->mmapped_count,
-             (unsigned long long)allocator->free_bytes, (unsigned long long)allocator->top_bytes,
-             (unsigned long long)allocator->tcache_bytes);
+    snprintf(
+        value, sizeof value,
+        "%zu arenas of at most %llu; in use %llu bytes in %llu blocks (%llu mmapped); free "
+        "%llu bytes (tops %llu, tcache %llu)",
+        allocator->arena_count, (unsigned long long)allocator->arena_limit,
+        (unsigned long long)allocator->in_use_bytes, (unsigned long long)allocator->in_use_count,
+        (unsigned long long)allocator->mmapped_count, (unsigned long long)allocator->free_bytes,
+        (unsigned long long)allocator->top_bytes, (unsigned long long)allocator->tcache_bytes);
     put_fact(text, allocator->kind, value);
 }
 
@@ -158,8 +157,8 @@ static void md_account(struct mw_text *text, const struct mw_analysis *analysis)
         if (row->rss_bytes != MW_UNKNOWN)
             snprintf(resident, sizeof resident, "%llu", (unsigned long long)row->rss_bytes);
         mw_text_printf(text, MW_STYLE_PLAIN, "| %s | %s | %llu | %llu |",
-                       mw_category_id(row->category), resident,
-                       (unsigned long long)row->size_bytes, (unsigned long long)row->count);
+                       mw_category_id(row->category), resident, (unsigned long long)row->size_bytes,
+                       (unsigned long long)row->count);
         mw_text_newline(text);
     }
 }
@@ -167,8 +166,8 @@ static void md_account(struct mw_text *text, const struct mw_analysis *analysis)
 static void md_verdict(struct mw_text *text, const struct mw_verdict *verdict)
 {
     char figure[32];
-    mw_text_printf(text, MW_STYLE_PLAIN, "- **%s** %s %s `%s` (%s%s%s): ",
-                   mw_class_name(verdict->verdict_class),
+    mw_text_printf(text, MW_STYLE_PLAIN,
+                   "- **%s** %s %s `%s` (%s%s%s): ", mw_class_name(verdict->verdict_class),
                    mw_unit_format(figure, text->unit, verdict->bytes), text->unit.name, verdict->id,
                    mw_basis_name(verdict->basis), verdict->part_of ? ", part of " : "",
                    verdict->part_of ? verdict->part_of : "");

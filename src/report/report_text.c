@@ -68,7 +68,8 @@ static void command_format(char piece[128], const struct mw_process *process)
     for (const char *at = command; *at && used < COMMAND_COLUMNS_MAX;) {
         size_t length = strcspn(at, " ");
         bool is_program = at == command;
-        if (!is_program && !is_plain(at, length))
+        bool is_code = length == 2 && (strncmp(at, "-c", 2) == 0 || strncmp(at, "-e", 2) == 0);
+        if (!is_program && (is_code || !is_plain(at, length)))
             break;
         for (size_t i = 0; is_program && i + 1 < program; i++) /* without its folders */
             if (command[i] == '/') {
@@ -78,8 +79,8 @@ static void command_format(char piece[128], const struct mw_process *process)
         if (used > 0 && used + 1 + length > COMMAND_COLUMNS_MAX)
             break;
         length = length > COMMAND_COLUMNS_MAX ? COMMAND_COLUMNS_MAX : length;
-        used += (size_t)snprintf(piece + used, 128 - used, "%s%.*s", used ? " " : "", (int)length,
-                                 at);
+        used +=
+            (size_t)snprintf(piece + used, 128 - used, "%s%.*s", used ? " " : "", (int)length, at);
         at += length;
         at += strspn(at, " ");
     }
@@ -172,8 +173,7 @@ void mw_screen_title(struct mw_text *text, const struct mw_analysis *analysis, c
                      const char *target)
 {
     char piece[128];
-    const char *name =
-        analysis->image.kind == MW_IMAGE_LIVE ? target : base_name(target);
+    const char *name = analysis->image.kind == MW_IMAGE_LIVE ? target : base_name(target);
     snprintf(piece, sizeof piece, "memwhy %s%s%.80s", command, command[0] ? " " : "", name);
     put_piece(text, HEADER_GAP, piece);
     command_format(piece, &analysis->image.process);

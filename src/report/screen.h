@@ -58,8 +58,7 @@ enum { MW_WHERE_ROWS_MAX = 16 };
 /* Rows that are not empty, largest first, without `unknown`; *unknown_out gets that one. Returns
  * the number of rows. Sizes instead of resident bytes when the account has none. */
 size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
-                     struct mw_where_row rows[MW_WHERE_ROWS_MAX],
-                     struct mw_where_row *unknown_out);
+                     struct mw_where_row rows[MW_WHERE_ROWS_MAX], struct mw_where_row *unknown_out);
 
 /* The total that the rows sum to: RSS, or the mapped size. */
 uint64_t mw_where_total(const struct mw_analysis *analysis);

@@ -63,8 +63,8 @@ static unsigned span_width(const char *bytes, size_t left)
     unsigned width = 0;
     while (left > 0) {
         size_t take = mw_utf8_sequence(at, left);
-        bool escaped = take == 0 || *at < 0x20 || *at == 0x7f ||
-                       (take == 2 && at[0] == 0xc2 && at[1] < 0xa0);
+        bool escaped =
+            take == 0 || *at < 0x20 || *at == 0x7f || (take == 2 && at[0] == 0xc2 && at[1] < 0xa0);
         if (escaped)
             take = 1;
         width += escaped ? 4 : 1; /* \xNN */

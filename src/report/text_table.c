@@ -58,8 +58,8 @@ static void put_cell(struct mw_text *text, const struct mw_text_column *column, 
         mw_text_put(text, MW_STYLE_PLAIN, cell);
 }
 
-static void put_row(struct mw_text *text, const struct mw_text_table *table,
-                    const unsigned *widths, const struct mw_text_cell *cells)
+static void put_row(struct mw_text *text, const struct mw_text_table *table, const unsigned *widths,
+                    const struct mw_text_cell *cells)
 {
     unsigned start = table->indent;
     for (size_t i = 0; i < table->column_count; i++) {

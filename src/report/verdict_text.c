@@ -89,17 +89,20 @@ static const char *remedy_words(const struct mw_remedy *remedy)
     return remedy->has_gain ? "" : "gain not predictable";
 }
 
-/* "-1,902.6 MiB -> RSS 453.0" when it is one figure. */
+/* "-1,902.6 MiB -> RSS 453.0" when it is one figure, give or take a few per cent. */
 static void gain_format(char text[96], struct mw_unit unit, const struct mw_remedy *remedy,
                         uint64_t rss_bytes)
 {
     char low[32], high[32], after[32];
-    mw_unit_format(low, unit, remedy->gain_low_bytes);
-    mw_unit_format(high, unit, remedy->gain_high_bytes);
-    if (strcmp(low, high) == 0 && rss_bytes > remedy->gain_high_bytes)
+    uint64_t spread = remedy->gain_high_bytes - remedy->gain_low_bytes;
+    bool is_one = spread <= remedy->gain_high_bytes / 20;
+    uint64_t middle = remedy->gain_low_bytes + spread / 2;
+    mw_unit_format(low, unit, is_one ? middle : remedy->gain_low_bytes);
+    mw_unit_format(high, unit, is_one ? middle : remedy->gain_high_bytes);
+    if (is_one && rss_bytes > middle)
         snprintf(text, 96, "-%s %s -> RSS %s", high, unit.name,
-                 mw_unit_format(after, unit, rss_bytes - remedy->gain_high_bytes));
-    else if (strcmp(low, high) == 0)
+                 mw_unit_format(after, unit, rss_bytes - middle));
+    else if (is_one)
         snprintf(text, 96, "-%s %s", high, unit.name);
     else if (remedy->gain_low_bytes == 0)
         snprintf(text, 96, "up to -%s %s", high, unit.name);
@@ -112,8 +115,7 @@ struct remedy_list {
     size_t count;
 };
 
-static void remedies_collect(struct remedy_list *list, const struct mw_verdict *verdict,
-                             size_t max)
+static void remedies_collect(struct remedy_list *list, const struct mw_verdict *verdict, size_t max)
 {
     for (size_t i = 0; i < verdict->remedy_count && list->count < max; i++) {
         bool seen = false;

@@ -25,12 +25,12 @@ enum where_group {
 };
 
 static const char *const group_labels[WHERE_COUNT] = {
-    [WHERE_IN_USE] = "malloc in use",      [WHERE_FREE] = "malloc free",
-    [WHERE_METADATA] = "malloc metadata",  [WHERE_UNSPLIT] = "malloc, not split",
-    [WHERE_MANAGED] = "managed heap",      [WHERE_RUNTIME] = "runtime code+meta",
-    [WHERE_STACKS] = "thread stacks",      [WHERE_FILES] = "file maps",
-    [WHERE_SHARED] = "shared memory",      [WHERE_DEVICE] = "device memory",
-    [WHERE_ALIAS] = "mapped twice",        [WHERE_OTHER] = "anonymous, other",
+    [WHERE_IN_USE] = "malloc in use",     [WHERE_FREE] = "malloc free",
+    [WHERE_METADATA] = "malloc metadata", [WHERE_UNSPLIT] = "malloc, not split",
+    [WHERE_MANAGED] = "managed heap",     [WHERE_RUNTIME] = "runtime code+meta",
+    [WHERE_STACKS] = "thread stacks",     [WHERE_FILES] = "file maps",
+    [WHERE_SHARED] = "shared memory",     [WHERE_DEVICE] = "device memory",
+    [WHERE_ALIAS] = "mapped twice",       [WHERE_OTHER] = "anonymous, other",
     [WHERE_UNKNOWN] = "unknown",
 };
 
@@ -199,8 +199,7 @@ static int by_bytes_descending(const void *a, const void *b)
 }
 
 size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
-                     struct mw_where_row rows[MW_WHERE_ROWS_MAX],
-                     struct mw_where_row *unknown_out)
+                     struct mw_where_row rows[MW_WHERE_ROWS_MAX], struct mw_where_row *unknown_out)
 {
     const struct mw_account *account = &analysis->account;
     uint64_t bytes[WHERE_COUNT] = {0}, printed[WHERE_COUNT];
@@ -210,8 +209,10 @@ size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
         bytes[group_of[account->rows[i].category]] += row_bytes(account, &account->rows[i]);
     round_groups(unit, bytes, mw_where_total(analysis), printed);
     for (int group = 0; group < WHERE_COUNT; group++) {
-        struct mw_where_row row = {
-            .label = group == WHERE_MANAGED ? mw_screen_heap_name(analysis) : group_labels[group], .bytes = bytes[group], .printed = printed[group]};
+        struct mw_where_row row = {.label = group == WHERE_MANAGED ? mw_screen_heap_name(analysis)
+                                                                   : group_labels[group],
+                                   .bytes = bytes[group],
+                                   .printed = printed[group]};
         where_note(row.note, (enum where_group)group, analysis, unit, bytes[group]);
         if (group == WHERE_UNKNOWN)
             *unknown_out = row;

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KIB(n) ((uint64_t)((n) * 1024.0))
-#define MIB(n) ((uint64_t)((n) * 1048576.0))
-#define GIB(n) ((uint64_t)((n) * 1073741824.0))
+#define KIB(n) ((uint64_t)((n)*1024.0))
+#define MIB(n) ((uint64_t)((n)*1048576.0))
+#define GIB(n) ((uint64_t)((n)*1073741824.0))
 
 static char *format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static char *format(const char *fmt, ...)
@@ -32,12 +32,27 @@ static char *format(const char *fmt, ...)
 static void process_unknown(struct mw_process *process)
 {
     *process = (struct mw_process){
-        .thread_count = MW_UNKNOWN, .cpus_online = MW_UNKNOWN, .cpus_allowed = MW_UNKNOWN,
-        .uptime_seconds = -1, .vm_size = MW_UNKNOWN, .vm_peak = MW_UNKNOWN, .vm_rss = MW_UNKNOWN,
-        .vm_hwm = MW_UNKNOWN, .rss_anon = MW_UNKNOWN, .rss_file = MW_UNKNOWN,
-        .rss_shmem = MW_UNKNOWN, .vm_swap = MW_UNKNOWN, .vm_lck = MW_UNKNOWN, .vm_pin = MW_UNKNOWN,
-        .vm_pte = MW_UNKNOWN, .vm_data = MW_UNKNOWN, .hugetlb = MW_UNKNOWN, .seccomp = -1,
-        .limit_stack = MW_UNKNOWN, .limit_as = MW_UNKNOWN, .max_map_count = MW_UNKNOWN,
+        .thread_count = MW_UNKNOWN,
+        .cpus_online = MW_UNKNOWN,
+        .cpus_allowed = MW_UNKNOWN,
+        .uptime_seconds = -1,
+        .vm_size = MW_UNKNOWN,
+        .vm_peak = MW_UNKNOWN,
+        .vm_rss = MW_UNKNOWN,
+        .vm_hwm = MW_UNKNOWN,
+        .rss_anon = MW_UNKNOWN,
+        .rss_file = MW_UNKNOWN,
+        .rss_shmem = MW_UNKNOWN,
+        .vm_swap = MW_UNKNOWN,
+        .vm_lck = MW_UNKNOWN,
+        .vm_pin = MW_UNKNOWN,
+        .vm_pte = MW_UNKNOWN,
+        .vm_data = MW_UNKNOWN,
+        .hugetlb = MW_UNKNOWN,
+        .seccomp = -1,
+        .limit_stack = MW_UNKNOWN,
+        .limit_as = MW_UNKNOWN,
+        .max_map_count = MW_UNKNOWN,
     };
 }
 
@@ -61,12 +76,12 @@ static void begin(struct mw_analysis *analysis)
     account->has_rss = account->has_pss = account->has_swap = true;
     account->anonymous_bytes = account->anon_huge_bytes = account->lazy_free_bytes = 0;
     for (int i = 0; i < MW_CATEGORY_COUNT; i++)
-        account->rows[i] = (struct mw_account_row){.category = (enum mw_category)i,
-                                                   .source = "smaps"};
+        account->rows[i] =
+            (struct mw_account_row){.category = (enum mw_category)i, .source = "smaps"};
 }
 
 static void put_category(struct mw_analysis *analysis, enum mw_category category, uint64_t bytes,
-                uint64_t count)
+                         uint64_t count)
 {
     struct mw_account_row *row = &analysis->account.rows[category];
     row->rss_bytes = row->pss_bytes = bytes;
@@ -96,8 +111,11 @@ static struct mw_verdict *add_verdict(struct mw_analysis *analysis, const char *
                                       enum mw_class verdict_class, enum mw_basis basis,
                                       uint64_t bytes, const char *summary)
 {
-    struct mw_verdict verdict = {.id = id, .verdict_class = verdict_class, .basis = basis,
-                                 .bytes = bytes, .summary = format("%s", summary)};
+    struct mw_verdict verdict = {.id = id,
+                                 .verdict_class = verdict_class,
+                                 .basis = basis,
+                                 .bytes = bytes,
+                                 .summary = format("%s", summary)};
     assert(mw_vec_push(&analysis->verdicts, 32, verdict) == MW_OK);
     return &analysis->verdicts.items[analysis->verdicts.count - 1];
 }
@@ -108,9 +126,11 @@ static void add_evidence(struct mw_verdict *verdict, const char *source, uint64_
     verdict->evidence = mw_regrow(verdict->evidence, verdict->evidence_count,
                                   verdict->evidence_count + 1, sizeof *verdict->evidence);
     assert(verdict->evidence);
-    verdict->evidence[verdict->evidence_count++] = (struct mw_evidence_item){
-        .text = format("%s", text), .has_value = value != MW_UNKNOWN, .value = value,
-        .source = source};
+    verdict->evidence[verdict->evidence_count++] =
+        (struct mw_evidence_item){.text = format("%s", text),
+                                  .has_value = value != MW_UNKNOWN,
+                                  .value = value,
+                                  .source = source};
 }
 
 static void add_ruled_out(struct mw_verdict *verdict, const char *id, const char *why)
@@ -128,10 +148,13 @@ static void add_remedy(struct mw_verdict *verdict, const char *action, uint64_t 
     verdict->remedies = mw_regrow(verdict->remedies, verdict->remedy_count,
                                   verdict->remedy_count + 1, sizeof *verdict->remedies);
     assert(verdict->remedies);
-    verdict->remedies[verdict->remedy_count++] = (struct mw_remedy){
-        .action = format("%s", action), .has_gain = high != MW_UNKNOWN, .gain_low_bytes = low,
-        .gain_high_bytes = high, .basis = format("%s", basis),
-        .verify = format("memwhy verify before.json PID")};
+    verdict->remedies[verdict->remedy_count++] =
+        (struct mw_remedy){.action = format("%s", action),
+                           .has_gain = high != MW_UNKNOWN,
+                           .gain_low_bytes = low,
+                           .gain_high_bytes = high,
+                           .basis = format("%s", basis),
+                           .verify = format("memwhy verify before.json PID")};
 }
 
 static void add_setting(struct mw_process *process, const char *name, const char *value)
@@ -153,9 +176,13 @@ static struct mw_allocator *add_glibc(struct mw_analysis *analysis, const char *
     allocator->arenas = mw_calloc(arenas, sizeof *allocator->arenas);
     assert(allocator->arenas);
     allocator->arena_count = arenas;
-    allocator->parameters = (struct mw_heap_parameters){
-        .mmap_threshold = KIB(128), .trim_threshold = KIB(128), .top_pad = KIB(128),
-        .arena_test = 8, .mmaps_max = 65536, .tcache_count = 7, .tcache_max_bytes = 1032};
+    allocator->parameters = (struct mw_heap_parameters){.mmap_threshold = KIB(128),
+                                                        .trim_threshold = KIB(128),
+                                                        .top_pad = KIB(128),
+                                                        .arena_test = 8,
+                                                        .mmaps_max = 65536,
+                                                        .tcache_count = 7,
+                                                        .tcache_max_bytes = 1032};
     analysis->heap_was_read = true;
     return allocator;
 }
@@ -171,8 +198,10 @@ static void fill_arenas(struct mw_allocator *allocator, uint64_t main_free, uint
         arena->is_main = i == 0;
         arena->address = i == 0 ? 0x7f0000200c60 : 0x7f1000000030 + i * 0x4000000;
         arena->heap_count = 1;
-        arena->in_use_bytes = i == 0 ? main_in_use : in_use / others + (i == 1 ? in_use % others : 0);
-        arena->free_bytes = i == 0 ? main_free : free_left / others + (i == 1 ? free_left % others : 0);
+        arena->in_use_bytes =
+            i == 0 ? main_in_use : in_use / others + (i == 1 ? in_use % others : 0);
+        arena->free_bytes =
+            i == 0 ? main_free : free_left / others + (i == 1 ? free_left % others : 0);
         arena->free_rss = arena->free_bytes;
         arena->metadata_bytes = i == 0 ? 0 : 0x8b0;
         arena->system_bytes = arena->in_use_bytes + arena->free_bytes + arena->metadata_bytes;
@@ -199,31 +228,29 @@ static void icinga_verdicts(struct mw_analysis *analysis)
     add_remedy(kept, "MALLOC_ARENA_MAX=2, restart", 0, MIB(118), "upper bound: not worth it");
     add_ruled_out(kept, "native-leak", "in use is 318.4 MiB and no size dominates");
     add_ruled_out(kept, "fragmentation", "26.8 MiB of holes smaller than a page");
-    add_ruled_out(kept, "arena-proliferation",
-                  "9 arenas of at most 64, their tops hold 52.3 MiB");
+    add_ruled_out(kept, "arena-proliferation", "9 arenas of at most 64, their tops hold 52.3 MiB");
     struct mw_verdict *pin =
         add_verdict(analysis, "heap-top-pinned", MW_CLASS_KEPT, MW_BASIS_PROVEN, MIB(1131),
                     "[heap] 1,204.0 MiB, 1,131.0 free; one live 96 B block (text) 1.2 MiB below "
                     "its top keeps it from shrinking");
     pin->part_of = "trimmable-free";
-    struct mw_verdict *threshold = add_verdict(
-        analysis, "adaptive-mmap-threshold", MW_CLASS_KEPT, MW_BASIS_PROVEN, MIB(640),
-        "128 KiB has become 31.4 MiB, so big buffers live in arenas");
+    struct mw_verdict *threshold =
+        add_verdict(analysis, "adaptive-mmap-threshold", MW_CLASS_KEPT, MW_BASIS_PROVEN, MIB(640),
+                    "128 KiB has become 31.4 MiB, so big buffers live in arenas");
     threshold->part_of = "trimmable-free";
     add_remedy(threshold, "mmap_threshold=131072 (GLIBC_TUNABLES), restart", 0, MIB(640),
                "upper bound: free chunks of at least 128 KiB; peak unchanged");
-    struct mw_verdict *needed =
-        add_verdict(analysis, "healthy", MW_CLASS_NEEDED, MW_BASIS_PROVEN, MIB(318.4),
-                    "in use by the program in malloc blocks");
+    struct mw_verdict *needed = add_verdict(analysis, "healthy", MW_CLASS_NEEDED, MW_BASIS_PROVEN,
+                                            MIB(318.4), "in use by the program in malloc blocks");
     add_evidence(needed, "heap walk", 2041339, "2,041,339 blocks in use");
-    struct mw_verdict *files =
-        add_verdict(analysis, "file-maps", MW_CLASS_NEEDED, MW_BASIS_PROVEN, MIB(41.2),
-                    "clean pages of files: reclaimable");
+    struct mw_verdict *files = add_verdict(analysis, "file-maps", MW_CLASS_NEEDED, MW_BASIS_PROVEN,
+                                           MIB(41.2), "clean pages of files: reclaimable");
     files->minor = true;
     struct mw_verdict *unknown = add_verdict(analysis, "unknown", MW_CLASS_NEEDED,
                                              MW_BASIS_POSSIBLE, MIB(1.9), "3 anonymous mappings");
     unknown->minor = true;
-    analysis->verdicts.was = format("last content of the free chunks: JSON text 41%%, pointers 37%%");
+    analysis->verdicts.was =
+        format("last content of the free chunks: JSON text 41%%, pointers 37%%");
     analysis->verdicts.peak = format("2,286 MiB above what is in use: whatever ran then needs it "
                                      "again; trim won't lower it");
 }
@@ -258,14 +285,20 @@ static void icinga_heap(struct mw_analysis *analysis)
     glibc->size_count = 4;
     glibc->pins = mw_calloc(2, sizeof *glibc->pins);
     assert(glibc->pins);
-    glibc->pins[0] = (struct mw_pin){
-        .heap = 0x55d0c0000000, .block = 0x55d10b2f1c30, .size_bytes = 96,
-        .state = MW_BLOCK_IN_USE, .distance_from_top_bytes = MIB(1.2),
-        .would_release_bytes = MIB(1131), .content = MW_CONTENT_TEXT};
-    glibc->pins[1] = (struct mw_pin){
-        .heap = 0x7f1004000000, .block = 0x7f1006b2f1c0, .size_bytes = 48,
-        .state = MW_BLOCK_TCACHE, .distance_from_top_bytes = KIB(700),
-        .would_release_bytes = MIB(31), .content = MW_CONTENT_POINTERS};
+    glibc->pins[0] = (struct mw_pin){.heap = 0x55d0c0000000,
+                                     .block = 0x55d10b2f1c30,
+                                     .size_bytes = 96,
+                                     .state = MW_BLOCK_IN_USE,
+                                     .distance_from_top_bytes = MIB(1.2),
+                                     .would_release_bytes = MIB(1131),
+                                     .content = MW_CONTENT_TEXT};
+    glibc->pins[1] = (struct mw_pin){.heap = 0x7f1004000000,
+                                     .block = 0x7f1006b2f1c0,
+                                     .size_bytes = 48,
+                                     .state = MW_BLOCK_TCACHE,
+                                     .distance_from_top_bytes = KIB(700),
+                                     .would_release_bytes = MIB(31),
+                                     .content = MW_CONTENT_POINTERS};
     glibc->pin_count = 2;
     glibc->content_bytes[MW_CONTENT_JSON] = MIB(812);
     glibc->content_bytes[MW_CONTENT_POINTERS] = MIB(733);
@@ -296,16 +329,21 @@ static void icinga_maps(struct mw_analysis *analysis)
     assert(account->pieces);
     account->piece_count = count;
     for (size_t i = 0; i < count; i++) {
-        struct mw_mapping map = {.start = rows[i].start, .end = rows[i].end, .perms = rows[i].perms,
+        struct mw_mapping map = {.start = rows[i].start,
+                                 .end = rows[i].end,
+                                 .perms = rows[i].perms,
                                  .known = UINT32_MAX};
         map.counters[MW_COUNTER_RSS] = (rows[i].end - rows[i].start) / 4;
         map.counters[MW_COUNTER_LOCKED] = 4096 * i;
         assert(mw_mapping_list_add(&analysis->image.regions, &map, rows[i].name,
                                    strlen(rows[i].name)) == MW_OK);
-        account->pieces[i] = (struct mw_account_piece){
-            .start = map.start, .end = map.end, .region = (uint32_t)i, .category = rows[i].category,
-            .owner = rows[i].owner, .rss_bytes = (map.end - map.start) / 4,
-            .pss_bytes = (map.end - map.start) / 8};
+        account->pieces[i] = (struct mw_account_piece){.start = map.start,
+                                                       .end = map.end,
+                                                       .region = (uint32_t)i,
+                                                       .category = rows[i].category,
+                                                       .owner = rows[i].owner,
+                                                       .rss_bytes = (map.end - map.start) / 4,
+                                                       .pss_bytes = (map.end - map.start) / 8};
     }
     account->pieces[2].end -= 0x1000000; /* the rest of this mapping has no owner */
 }
@@ -350,14 +388,16 @@ void fixture_icinga(struct mw_analysis *analysis)
 
 static void jvm_verdicts(struct mw_analysis *analysis)
 {
-    struct mw_verdict *kept = add_verdict(
-        analysis, "arena-proliferation", MW_CLASS_KEPT, MW_BASIS_LIKELY, GIB(21.67),
-        "767 glibc arenas (limit 768 = 8 x 96 CPUs) hold 22.00 GiB, 98% of it free");
+    struct mw_verdict *kept =
+        add_verdict(analysis, "arena-proliferation", MW_CLASS_KEPT, MW_BASIS_LIKELY, GIB(21.67),
+                    "767 glibc arenas (limit 768 = 8 x 96 CPUs) hold 22.00 GiB, 98% of it free");
     add_evidence(kept, "heap walk", 767, "count, resident size");
-    add_evidence(kept, "environ", MW_UNKNOWN,
-                 "971 threads; MALLOC_ARENA_MAX unset (environment and malloc agree); no CPU quota. "
-                 "A thread that meets a busy arena makes a new one; arenas are never given back");
-    add_remedy(kept, "MALLOC_ARENA_MAX=4, restart", GIB(20.0), GIB(21.7), "likely: same load, same heap");
+    add_evidence(
+        kept, "environ", MW_UNKNOWN,
+        "971 threads; MALLOC_ARENA_MAX unset (environment and malloc agree); no CPU quota. "
+        "A thread that meets a busy arena makes a new one; arenas are never given back");
+    add_remedy(kept, "MALLOC_ARENA_MAX=4, restart", GIB(20.0), GIB(21.7),
+               "likely: same load, same heap");
     add_remedy(kept, "jcmd 4121 System.trim_native_heap", GIB(14.1), GIB(14.1),
                "now, returns; 6.50 GiB of arena tops stay");
     add_remedy(kept, "jemalloc (LD_PRELOAD), restart", 0, MW_UNKNOWN,
@@ -386,9 +426,12 @@ void fixture_jvm(struct mw_analysis *analysis)
     process->has_settings = true;
     analysis->image.pauses =
         (struct mw_pauses){.count = 5, .total_ns = 490000000, .longest_ns = 98000000};
-    analysis->runtimes[0] = (struct mw_runtime){
-        .kind = "jvm", .heap_used = MW_UNKNOWN, .heap_committed = GIB(11.3), .heap_rss = GIB(7.3),
-        .native_reported = GIB(14.0), .direct = GIB(0.92)};
+    analysis->runtimes[0] = (struct mw_runtime){.kind = "jvm",
+                                                .heap_used = MW_UNKNOWN,
+                                                .heap_committed = GIB(11.3),
+                                                .heap_rss = GIB(7.3),
+                                                .native_reported = GIB(14.0),
+                                                .direct = GIB(0.92)};
     snprintf(analysis->runtimes[0].version, sizeof analysis->runtimes[0].version, "17.0.15");
     analysis->runtime_count = 1;
     put_category(analysis, MW_CATEGORY_MALLOC_FREE, GIB(21.67), 8000009);
@@ -447,12 +490,16 @@ void fixture_hostile(struct mw_analysis *analysis)
     account->pieces = mw_calloc(1, sizeof *account->pieces);
     assert(account->pieces);
     account->piece_count = 1;
-    account->pieces[0] = (struct mw_account_piece){
-        .start = 0x1000, .end = 0x3000, .category = MW_CATEGORY_UNKNOWN, .owner = "",
-        .rss_bytes = MW_UNKNOWN, .pss_bytes = MW_UNKNOWN, .swap_bytes = MW_UNKNOWN,
-        .anon_huge_bytes = MW_UNKNOWN};
-    struct mw_verdict *verdict = add_verdict(analysis, "shared-memory", MW_CLASS_NEEDED,
-                                             MW_BASIS_LIKELY, MIB(10), evil);
+    account->pieces[0] = (struct mw_account_piece){.start = 0x1000,
+                                                   .end = 0x3000,
+                                                   .category = MW_CATEGORY_UNKNOWN,
+                                                   .owner = "",
+                                                   .rss_bytes = MW_UNKNOWN,
+                                                   .pss_bytes = MW_UNKNOWN,
+                                                   .swap_bytes = MW_UNKNOWN,
+                                                   .anon_huge_bytes = MW_UNKNOWN};
+    struct mw_verdict *verdict =
+        add_verdict(analysis, "shared-memory", MW_CLASS_NEEDED, MW_BASIS_LIKELY, MIB(10), evil);
     add_evidence(verdict, "smaps", MW_UNKNOWN, evil);
     add_verdict(analysis, "unknown", MW_CLASS_NEEDED, MW_BASIS_POSSIBLE, MIB(10), "no owner");
     analysis->verdicts.was = format("%s", evil);

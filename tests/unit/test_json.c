@@ -18,7 +18,7 @@
 struct capture {
     char *bytes;
     size_t length, room, largest;
-    size_t fail_at;   /* fail once this many bytes have come; 0: never */
+    size_t fail_at; /* fail once this many bytes have come; 0: never */
     unsigned failures, calls;
 };
 
@@ -83,11 +83,30 @@ static uint64_t random_u64(void)
 static void put_strings(struct mw_json *json)
 {
     static const char *const edges[] = {
-        "", "plain", "\"\\/\b\f\n\r\t", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
-        "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
-        "\xf4\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe2\x82", "a\xe2\x82z",
-        "\xf0\x9f\x98", "\xc2\x80\xc2\x9f\xc2\xa0", "\xef\xbf\xbd", "\x1b[31mred\x1b[0m", "\x7f",
-        "</script><!--", "\xe2\x80\xa8\xe2\x80\xa9", "\xff\xfe\xfd",
+        "",
+        "plain",
+        "\"\\/\b\f\n\r\t",
+        "\xc3\xa9",
+        "\xe2\x82\xac",
+        "\xf0\x9f\x98\x80",
+        "\xc0\x80",
+        "\xe0\x80\x80",
+        "\xed\xa0\x80",
+        "\xed\x9f\xbf",
+        "\xee\x80\x80",
+        "\xf4\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80",
+        "\xf8\x88\x80\x80\x80",
+        "\xe2\x82",
+        "a\xe2\x82z",
+        "\xf0\x9f\x98",
+        "\xc2\x80\xc2\x9f\xc2\xa0",
+        "\xef\xbf\xbd",
+        "\x1b[31mred\x1b[0m",
+        "\x7f",
+        "</script><!--",
+        "\xe2\x80\xa8\xe2\x80\xa9",
+        "\xff\xfe\xfd",
     };
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
         put_string_row(json, edges[i], strlen(edges[i]));
@@ -108,7 +127,8 @@ static void put_strings(struct mw_json *json)
     }
 }
 
-static void put_integer_row(struct mw_json *json, const char *decimal, uint64_t value, bool negative)
+static void put_integer_row(struct mw_json *json, const char *decimal, uint64_t value,
+                            bool negative)
 {
     mw_json_object_begin(json);
     mw_json_put_key(json, "decimal");
@@ -154,9 +174,23 @@ static void put_double_row(struct mw_json *json, uint64_t bits)
 
 static void put_doubles(struct mw_json *json)
 {
-    static const double edges[] = {0.0, -0.0, 0.1, 1.0 / 3, 1e21, 1e22, 1e23, 5e-324, 1e6, 123456789.0,
-                                   2.2250738585072014e-308, 1.7976931348623157e308, NAN, INFINITY,
-                                   -INFINITY, 0.058, 9007199254740993.0};
+    static const double edges[] = {0.0,
+                                   -0.0,
+                                   0.1,
+                                   1.0 / 3,
+                                   1e21,
+                                   1e22,
+                                   1e23,
+                                   5e-324,
+                                   1e6,
+                                   123456789.0,
+                                   2.2250738585072014e-308,
+                                   1.7976931348623157e308,
+                                   NAN,
+                                   INFINITY,
+                                   -INFINITY,
+                                   0.058,
+                                   9007199254740993.0};
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
         uint64_t bits;
         memcpy(&bits, &edges[i], sizeof bits);

@@ -1,0 +1,50 @@
+/* session/trim.c: the prediction, from the walk's own simulation of malloc_trim(0). */
+#include "session/trim.h"
+
+#include "base/limits.h"
+#include "base/vec.h"
+
+#include <stdlib.h>
+
+void mw_trim_predict(const struct mw_analysis *analysis, struct mw_trim *trim_out)
+{
+    *trim_out = (struct mw_trim){
+        .predicted_bytes = MW_UNKNOWN,
+        .anon_before_bytes = analysis->account.anonymous_bytes,
+        .anon_after_bytes = MW_UNKNOWN,
+        .call_seconds = -1,
+    };
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        const struct mw_allocator *allocator = &analysis->allocators[i];
+        if (!allocator->walked || allocator->trimmable_bytes == MW_UNKNOWN)
+            continue;
+        if (trim_out->predicted_bytes == MW_UNKNOWN)
+            trim_out->predicted_bytes = 0;
+        trim_out->predicted_bytes += allocator->trimmable_bytes;
+    }
+}
+
+static void range_take(void *user, mw_addr start, mw_addr end)
+{
+    struct mw_trim_ranges *ranges = user;
+    struct mw_trim_range *last = ranges->count ? &ranges->items[ranges->count - 1] : NULL;
+    if (last && start < last->end) {
+        ranges->count = 0; /* ranges ascend: this is another walk */
+        last = NULL;
+    }
+    if (last && start == last->end)
+        last->end = end;
+    else if (ranges->status == MW_OK)
+        ranges->status = mw_vec_push(ranges, MW_LIMIT_CLAIMS, (struct mw_trim_range){start, end});
+}
+
+void mw_trim_ranges_collect(struct mw_trim_ranges *ranges, struct mw_heap_options *options)
+{
+    options->trim_range = range_take;
+    options->trim_user = ranges;
+}
+
+void mw_trim_ranges_deinit(struct mw_trim_ranges *ranges)
+{
+    mw_vec_deinit(ranges);
+}

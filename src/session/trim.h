@@ -1,0 +1,30 @@
+/* session/trim.h: what malloc_trim(0) would give back, and running it. */
+#ifndef MW_SESSION_TRIM_H
+#define MW_SESSION_TRIM_H
+
+#include "session/session.h"
+
+struct mw_trim {
+    uint64_t predicted_bytes; /* MW_UNKNOWN without a walked heap or without residency */
+    bool applied;
+    uint64_t anon_before_bytes, anon_after_bytes; /* sums of Anonymous, MW_UNKNOWN not read */
+    double call_seconds;                          /* how long it ran, < 0 not run */
+    struct mw_error refused;                      /* why --apply was not done; code MW_OK: it was */
+};
+
+/* The prediction of an analysis that read the heap. */
+void mw_trim_predict(const struct mw_analysis *analysis, struct mw_trim *trim_out);
+
+/* Ranges of pages that would be given back, ascending and coalesced. Collected in the walk through
+ * mw_heap_options.trim_range; a walk that is begun anew forgets what it collected. */
+struct mw_trim_ranges {
+    struct mw_trim_range {
+        mw_addr start, end;
+    } * items;
+    size_t count, room;
+    enum mw_status status; /* of collecting */
+};
+void mw_trim_ranges_collect(struct mw_trim_ranges *ranges, struct mw_heap_options *options);
+void mw_trim_ranges_deinit(struct mw_trim_ranges *ranges);
+
+#endif
