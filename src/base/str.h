@@ -22,7 +22,8 @@ void mw_str_puts(struct mw_str *str, const char *text);
 void mw_str_putc(struct mw_str *str, char c);
 void mw_str_printf(struct mw_str *str, const char *fmt, ...) MW_PRINTF(2, 3);
 
-/* Bytes of a target: control bytes, DEL and invalid UTF-8 become \xNN, so that a terminal is safe. */
+/* Bytes of a target: control bytes, DEL and invalid UTF-8 become \xNN, so that a terminal is safe.
+ */
 void mw_str_put_escaped(struct mw_str *str, const char *text, size_t length);
 
 /* The text, "" when empty. Valid until the next write. */

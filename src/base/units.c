@@ -131,9 +131,9 @@ static enum mw_status scaled_parse(const char *text, const struct suffix *suffix
 enum mw_status mw_bytes_parse(const char *text, uint64_t *bytes_out)
 {
     static const struct suffix suffixes[] = {
-        {"", 1},       {"B", 1},       {"K", 0x1p10}, {"KB", 0x1p10}, {"KiB", 0x1p10},
-        {"M", 0x1p20}, {"MB", 0x1p20}, {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30},
-        {"GiB", 0x1p30}, {"T", 0x1p40}, {"TiB", 0x1p40},
+        {"", 1},         {"B", 1},       {"K", 0x1p10},   {"KB", 0x1p10}, {"KiB", 0x1p10},
+        {"M", 0x1p20},   {"MB", 0x1p20}, {"MiB", 0x1p20}, {"G", 0x1p30},  {"GB", 0x1p30},
+        {"GiB", 0x1p30}, {"T", 0x1p40},  {"TiB", 0x1p40},
     };
     return scaled_parse(text, suffixes, sizeof suffixes / sizeof *suffixes, bytes_out);
 }

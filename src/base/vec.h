@@ -37,8 +37,8 @@ static inline enum mw_status mw_vec_reserve_one(void **items, size_t count, size
 #define mw_vec_push(vec, max, ...)                                                                 \
     ({                                                                                             \
         void *grown_ = (vec)->items;                                                               \
-        enum mw_status status_ = mw_vec_reserve_one(&grown_, (vec)->count, &(vec)->room,           \
-                                                    sizeof *(vec)->items, (max));                  \
+        enum mw_status status_ =                                                                   \
+            mw_vec_reserve_one(&grown_, (vec)->count, &(vec)->room, sizeof *(vec)->items, (max));  \
         (vec)->items = grown_;                                                                     \
         if (status_ == MW_OK)                                                                      \
             (vec)->items[(vec)->count++] = (__VA_ARGS__);                                          \

@@ -13,10 +13,14 @@
 const char *mw_content_name(enum mw_content content)
 {
     static const char *const names[MW_CONTENT_COUNT] = {
-        [MW_CONTENT_ZERO] = "zero bytes",     [MW_CONTENT_TEXT] = "text",
-        [MW_CONTENT_JSON] = "JSON text",      [MW_CONTENT_XML] = "XML text",
-        [MW_CONTENT_SQL] = "SQL text",        [MW_CONTENT_POINTERS] = "nodes and tables of pointers",
-        [MW_CONTENT_OBJECTS] = "objects",     [MW_CONTENT_NUMBERS] = "numbers",
+        [MW_CONTENT_ZERO] = "zero bytes",
+        [MW_CONTENT_TEXT] = "text",
+        [MW_CONTENT_JSON] = "JSON text",
+        [MW_CONTENT_XML] = "XML text",
+        [MW_CONTENT_SQL] = "SQL text",
+        [MW_CONTENT_POINTERS] = "nodes and tables of pointers",
+        [MW_CONTENT_OBJECTS] = "objects",
+        [MW_CONTENT_NUMBERS] = "numbers",
         [MW_CONTENT_COMPRESSED] = "compressed or random data",
         [MW_CONTENT_MIXED] = "mixed data",
     };
@@ -68,7 +72,7 @@ static struct word_counts words_count(const struct mw_image *image, const uint8_
         memcpy(&word, bytes + 8 * i, 8);
         if (word == 0) {
             counts.zero++;
-        } else if (word < (1u << 24) || word > (uint64_t)-(1 << 24)) {
+        } else if (word < (1u << 24) || word > (uint64_t) - (1 << 24)) {
             counts.small++;
         } else {
             const struct mw_mapping *map = mw_image_region(image, word);

@@ -70,7 +70,7 @@ struct mw_arena {
     uint64_t top_bytes, fastbin_bytes, fastbin_count, tcache_bytes, skipped_bytes;
     uint64_t free_rss, top_rss, trimmable_bytes;
     uint64_t attached_threads; /* MW_UNKNOWN before 2.23 */
-    bool reconciled; /* segments == system_mem, bins == walk */
+    bool reconciled;           /* segments == system_mem, bins == walk */
 };
 
 /* Blocks of one chunk size. */
@@ -96,12 +96,12 @@ const char *mw_content_name(enum mw_content content);
 
 /* A live block that keeps the end of a heap from being given back. */
 struct mw_pin {
-    mw_addr heap;    /* start of the segment */
-    mw_addr block;   /* as malloc returned it */
-    uint64_t size_bytes; /* chunk size */
-    enum mw_block_state state; /* in use, tcache or fastbin */
+    mw_addr heap;                     /* start of the segment */
+    mw_addr block;                    /* as malloc returned it */
+    uint64_t size_bytes;              /* chunk size */
+    enum mw_block_state state;        /* in use, tcache or fastbin */
     uint64_t distance_from_top_bytes; /* from the end of the block to the end of the heap's top */
-    uint64_t would_release_bytes; /* resident bytes given back if it and its like went */
+    uint64_t would_release_bytes;     /* resident bytes given back if it and its like went */
     enum mw_content content;
 };
 
@@ -138,9 +138,9 @@ struct mw_allocator {
     uint64_t top_bytes, metadata_bytes, skipped_bytes, system_bytes;
     uint64_t free_resident_bytes, trimmable_bytes; /* MW_UNKNOWN without residency */
 
-    uint64_t free_large_bytes;   /* free chunks >= 128 KiB that are not tops */
-    uint64_t fragment_bytes;     /* resident free bytes outside tops, tcache and trimmable pages */
-    uint64_t thread_top_rss;     /* tops of non-main arenas, resident: malloc_trim leaves them */
+    uint64_t free_large_bytes; /* free chunks >= 128 KiB that are not tops */
+    uint64_t fragment_bytes;   /* resident free bytes outside tops, tcache and trimmable pages */
+    uint64_t thread_top_rss;   /* tops of non-main arenas, resident: malloc_trim leaves them */
     struct mw_heap_parameters parameters;
     uint64_t content_bytes[MW_CONTENT_COUNT]; /* free bytes sampled, by what they last held */
 };

@@ -163,7 +163,8 @@ static inline const struct mw_mapping *mw_image_region(const struct mw_image *im
     return mw_mapping_find(&image->regions, address);
 }
 
-/* For sources: keep one entry of the auxiliary vector (AT_ENTRY, AT_PHDR, …; others are ignored). */
+/* For sources: keep one entry of the auxiliary vector (AT_ENTRY, AT_PHDR, …; others are ignored).
+ */
 void mw_image_auxv_store(struct mw_image *image, uint64_t type, uint64_t value);
 
 /* Resumes if needed, releases everything. NULL and half-opened images are fine. */

@@ -5,9 +5,9 @@
 #include "image/image.h"
 
 struct mw_image_open_options {
-    int proc_dir_fd;    /* root of /proc, AT_FDCWD means the real one */
+    int proc_dir_fd;     /* root of /proc, AT_FDCWD means the real one */
     const char *sysroot; /* where /proc and /sys are looked up in tests; NULL: "/" */
-    bool need_read;     /* memory contents are wanted: find out whether they can be had */
+    bool need_read;      /* memory contents are wanted: find out whether they can be had */
 };
 
 /* Open TARGET: a pid, a core (also .zst), a capture, an smaps text, "-" (smaps or core on
@@ -23,13 +23,11 @@ enum mw_status mw_image_open_live(int32_t pid, const struct mw_image_open_option
 
 /* fd stays the caller's until success. */
 enum mw_status mw_image_open_core(int fd, const char *name, struct mw_context *context,
-                                  struct mw_image *image_out,
-                                  struct mw_error *err) MW_MUST_CHECK;
+                                  struct mw_image *image_out, struct mw_error *err) MW_MUST_CHECK;
 
 /* A text in the form of /proc/PID/smaps (or maps). */
 enum mw_status mw_image_open_smaps(const char *text, size_t length, const char *name,
-                                   struct mw_image *image_out,
-                                   struct mw_error *err) MW_MUST_CHECK;
+                                   struct mw_image *image_out, struct mw_error *err) MW_MUST_CHECK;
 
 /* For tests: regions backed by the caller's arrays. */
 struct mw_image_memory_part {
@@ -38,7 +36,6 @@ struct mw_image_memory_part {
     const uint8_t *pages;      /* enum mw_page each; NULL: all present if bytes */
 };
 enum mw_status mw_image_open_memory(const struct mw_image_memory_part *parts, size_t count,
-                                    struct mw_image *image_out,
-                                    struct mw_error *err) MW_MUST_CHECK;
+                                    struct mw_image *image_out, struct mw_error *err) MW_MUST_CHECK;
 
 #endif

@@ -43,17 +43,17 @@ enum mw_counter {
 
 /* VmFlags that memwhy uses; the kernel's two letters in the comment. */
 enum mw_vm_flag {
-    MW_VM_ACCOUNT = 1 << 0,    /* ac */
-    MW_VM_NORESERVE = 1 << 1,  /* nr */
-    MW_VM_GROWSDOWN = 1 << 2,  /* gd */
-    MW_VM_LOCKED = 1 << 3,     /* lo */
-    MW_VM_DONTDUMP = 1 << 4,   /* dd */
-    MW_VM_DONTFORK = 1 << 5,   /* dc */
-    MW_VM_HUGEPAGE = 1 << 6,   /* hg */
-    MW_VM_NOHUGEPAGE = 1 << 7, /* nh */
-    MW_VM_HUGETLB = 1 << 8,    /* ht */
-    MW_VM_PFNMAP = 1 << 9,     /* pf */
-    MW_VM_IO = 1 << 10,        /* io */
+    MW_VM_ACCOUNT = 1 << 0,       /* ac */
+    MW_VM_NORESERVE = 1 << 1,     /* nr */
+    MW_VM_GROWSDOWN = 1 << 2,     /* gd */
+    MW_VM_LOCKED = 1 << 3,        /* lo */
+    MW_VM_DONTDUMP = 1 << 4,      /* dd */
+    MW_VM_DONTFORK = 1 << 5,      /* dc */
+    MW_VM_HUGEPAGE = 1 << 6,      /* hg */
+    MW_VM_NOHUGEPAGE = 1 << 7,    /* nh */
+    MW_VM_HUGETLB = 1 << 8,       /* ht */
+    MW_VM_PFNMAP = 1 << 9,        /* pf */
+    MW_VM_IO = 1 << 10,           /* io */
     MW_VM_SHADOW_STACK = 1 << 11, /* ss */
     MW_VM_WIPEONFORK = 1 << 12,   /* wf */
     MW_VM_GUARD = 1 << 13,        /* gu: holds MADV_GUARD_INSTALL markers, since 6.16 */
@@ -102,7 +102,8 @@ static inline uint64_t mw_mapping_counter(const struct mw_mapping *map, enum mw_
 /* Not backed by a named file: private anonymous, [heap], [stack], [anon:…]. */
 bool mw_mapping_is_anonymous(const struct mw_mapping *map);
 
-/* Length of a mapping's name without the kernel's " (deleted)"; *deleted_out tells if it was there. */
+/* Length of a mapping's name without the kernel's " (deleted)"; *deleted_out tells if it was there.
+ */
 size_t mw_mapping_name_trim(const char *name, size_t length, bool *deleted_out);
 
 /* Append a copy of map with its name (length bytes) stored in the list. MW_LIMIT, MW_NOMEM;

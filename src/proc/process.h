@@ -38,7 +38,7 @@ struct mw_process {
     bool user_shadow_stack; /* x86_Thread_features: shstk */
     int seccomp;            /* 0 none 1 strict 2 filter, -1 unknown */
 
-    uint64_t minflt, majflt; /* /proc/PID/stat */
+    uint64_t minflt, majflt;        /* /proc/PID/stat */
     uint64_t limit_stack, limit_as; /* rlimits, MW_UNKNOWN: unlimited or unknown */
     uint64_t max_map_count;
 

@@ -75,8 +75,8 @@ static void allocator_reset(struct mw_allocator *allocator)
 static enum mw_status walk_until_sound(struct mw_analysis *analysis,
                                        const struct mw_heap_walker *walker,
                                        const struct mw_analysis_options *options,
-                                       struct mw_context *context,
-                                       struct mw_allocator *allocator, struct mw_error *err)
+                                       struct mw_context *context, struct mw_allocator *allocator,
+                                       struct mw_error *err)
 {
     enum mw_status status;
     for (unsigned attempt = 0;; attempt++) {
@@ -130,8 +130,8 @@ static enum mw_status heaps_read(struct mw_analysis *analysis,
 
 static enum mw_status claims_collect(struct mw_analysis *analysis, struct mw_error *err)
 {
-    enum mw_status status = mw_account_claim_mappings(&analysis->image, &analysis->claims,
-                                                      &analysis->findings, err);
+    enum mw_status status =
+        mw_account_claim_mappings(&analysis->image, &analysis->claims, &analysis->findings, err);
     for (size_t i = 0; i < analysis->allocator_count && status == MW_OK; i++)
         status = mw_allocator_claim(&analysis->allocators[i], &analysis->claims);
     if (status == MW_OK)

@@ -24,13 +24,13 @@ struct mw_analysis {
     struct mw_verdicts verdicts;
     struct mw_findings findings;
     bool heap_was_read;
-    bool is_partial;          /* part of the question stays unanswered: exit 4 */
+    bool is_partial;             /* part of the question stays unanswered: exit 4 */
     struct mw_error why_partial; /* text and hint */
-    int64_t taken_at;         /* Unix seconds */
+    int64_t taken_at;            /* Unix seconds */
 };
 
 struct mw_analysis_options {
-    bool skip_heap;     /* mapping level only */
+    bool skip_heap; /* mapping level only */
     bool skip_verdicts;
     struct mw_heap_options heap;
     const char *cgroup_root; /* tests; NULL: the system's */
