@@ -77,27 +77,53 @@ static enum mw_status arena_read(struct mw_glibc *glibc, mw_addr address, bool i
     return MW_OK;
 }
 
+/* The ring closed, but not at main_arena: what comes a second time goes. at is what the last one
+ * leads to. */
+static void ring_cut(struct mw_glibc *glibc, uint64_t cycle_length, mw_addr at)
+{
+    size_t count = glibc->arenas.count, length = (size_t)cycle_length, first = 0;
+    assert(cycle_length <= count);
+    while (first + length < count && glibc->arenas.items[first].public.address !=
+                                         glibc->arenas.items[first + length].public.address)
+        first++;
+    glibc->arenas.count = first + length;
+    glibc->ring_is_torn = true;
+    mw_finding_add(glibc->findings, "arena-ring-torn", at, 0,
+                   "the ring of arenas does not lead back to main_arena; some may be missing");
+}
+
+/* One more arena; MW_FAULT when the ring cannot be followed here. */
+static enum mw_status ring_step(struct mw_glibc *glibc, mw_addr at, mw_addr *next_out)
+{
+    struct mw_glibc_arena arena;
+    bool is_main = at == glibc->main_arena;
+    if (!is_main && mw_glibc_heap_info_size(glibc, at) == 0)
+        return MW_FAULT;
+    enum mw_status status = arena_read(glibc, at, is_main, &arena, next_out);
+    return status == MW_OK ? mw_vec_push(&glibc->arenas, MW_LIMIT_ARENAS, arena) : status;
+}
+
 enum mw_status mw_glibc_read_arenas(struct mw_glibc *glibc, struct mw_error *err)
 {
-    mw_addr at = glibc->main_arena;
+    struct mw_glibc_cycle cycle = {0};
+    mw_addr at = glibc->main_arena, next;
     do {
-        struct mw_glibc_arena arena;
-        mw_addr next;
-        enum mw_status status =
-            arena_read(glibc, at, at == glibc->main_arena, &arena, &next);
-        if (status != MW_OK) {
-            mw_finding_add(glibc->findings, "arena-unreadable", at, 0,
-                           "an arena of the ring cannot be read; arenas behind it are missing");
-            return glibc->arenas.count ? MW_OK : mw_fail_at(err, status, at, "cannot read arena");
-        }
-        status = mw_vec_push(&glibc->arenas, MW_LIMIT_ARENAS, arena);
-        if (status == MW_LIMIT) {
-            mw_finding_add(glibc->findings, "arena-ring-endless", at, 0,
-                           "the ring of arenas does not close");
+        if (mw_glibc_cycle_step(&cycle, at)) {
+            ring_cut(glibc, cycle.length, at);
             return MW_OK;
         }
-        if (status != MW_OK)
+        enum mw_status status = ring_step(glibc, at, &next);
+        if (status == MW_NOMEM)
             return mw_fail(err, status, "out of memory for arenas");
+        if (status != MW_OK && glibc->arenas.count == 0)
+            return mw_fail_at(err, status, at, "cannot read main_arena");
+        if (status != MW_OK) {
+            glibc->ring_is_torn = true;
+            mw_finding_add(glibc->findings, "arena-ring-torn", at, 0,
+                           "the ring of arenas leads to something that is no arena; those behind "
+                           "it are missing");
+            return MW_OK;
+        }
         at = next;
     } while (at != glibc->main_arena);
     return MW_OK;
@@ -156,7 +182,7 @@ static enum mw_status heap_add(struct mw_glibc *glibc, uint32_t index, mw_addr h
     const struct mw_glibc_run *run = mw_glibc_run_of(glibc, heap);
     if (info.ar_ptr != arena->public.address || info.size > heap_size_max(glibc) ||
         info.size % glibc->image->page_size || info.size == 0 || !run ||
-        info.size > run->end - heap || (info.prev & (glibc->heap_max - 1)))
+        info.size > run->end - heap)
         return MW_CORRUPT;
     mw_addr body = heap + glibc->heap_info_size;
     if (body == arena->public.address)
@@ -171,10 +197,8 @@ static enum mw_status heap_add(struct mw_glibc *glibc, uint32_t index, mw_addr h
     };
     if (arena->top - heap < info.size)
         segment.top = arena->top;
-    arena->segment_bytes += info.size;
-    arena->public.heap_count++;
     *prev_out = info.prev;
-    return mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, segment);
+    return mw_glibc_segment_push(glibc, &segment);
 }
 
 /* All heaps of one thread arena, newest first. */
@@ -189,12 +213,12 @@ static enum mw_status arena_heaps_find(struct mw_glibc *glibc, uint32_t index)
         return MW_OK;
     }
     glibc->heap_max = heap_max;
-    mw_addr heap = arena->top & ~(heap_max - 1);
+    mw_addr heap = arena->top & ~(heap_max - 1), prev;
+    struct mw_glibc_cycle cycle = {0};
     while (heap != 0) {
-        if (arena->segment_bytes > arena->public.system_bytes)
-            break; /* more than the arena says it has: a cycle or damage */
-        mw_addr prev;
-        enum mw_status status = heap_add(glibc, index, heap, &prev);
+        /* What was added twice goes in mw_glibc_drop_overlaps(). */
+        bool is_sound = heap % heap_max == 0 && !mw_glibc_cycle_step(&cycle, heap);
+        enum mw_status status = is_sound ? heap_add(glibc, index, heap, &prev) : MW_CORRUPT;
         if (status == MW_FAULT || status == MW_CORRUPT) {
             mw_finding_add(glibc->findings, "heap-damaged", heap, 0,
                            "the header of a thread heap contradicts its arena");

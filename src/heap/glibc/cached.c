@@ -5,8 +5,8 @@
  * points to a chunk of the struct's size whose lists are sound. When a thread has no registers, or
  * no thread's TLS led to a struct with blocks, a first walk tries all blocks of that size. Lists:
  * since 2.32 a stored link is (its own address >> 12) ^ next; told apart by the end of a list,
- * which is stored as 0 in the old form. Every list is bounded by the count that the struct gives
- * and by the segments. */
+ * which is stored as 0 in the old form. A chunk is on one list at most, so all lists together are followed
+ * for no more steps than there can be chunks: linear, whatever the target holds. */
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
 
@@ -15,18 +15,26 @@
 
 enum {
     TLS_BYTES = 4096,
-    FASTBIN_STEPS_MAX = 1 << 28,
-    CACHED_MAX = 1 << 28,
     TCACHE_BINS_MAX = 76,
     TCACHE_STRUCT_MAX = 0x320,
 };
+static const size_t CACHED_MAX = (size_t)1 << 32;
 
-/* A chunk that may be on a list: aligned, in a segment, of a sound size. */
-static bool chunk_head_read(struct mw_glibc *glibc, mw_addr chunk, uint64_t *head_out)
+/* What a list needs of a chunk. */
+struct list_chunk {
+    uint64_t head, link;
+};
+
+/* A chunk that may be on a list: aligned, in a segment, readable; a step of those that are left. */
+static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_chunk *out)
 {
     mw_addr end;
-    return chunk % 16 == 0 && mw_glibc_in_segment(glibc, chunk, &end) &&
-           mw_image_read_u64(glibc->image, chunk + 8, head_out) == MW_OK;
+    if (chunk % 16 || !mw_glibc_in_segment(glibc, chunk, &end) || glibc->list_steps == 0)
+        return false;
+    if (--glibc->list_steps == 0)
+        mw_finding_add(glibc->findings, "lists-endless", chunk, 0,
+                       "the lists of cached blocks are longer than malloc's memory");
+    return mw_image_read(glibc->image, chunk + 8, out, sizeof *out) == MW_OK;
 }
 
 /* The chunk that the link at address `at` leads to; 0 at the end of the list. Learns the form of
@@ -46,17 +54,33 @@ static mw_addr link_follow(struct mw_glibc *glibc, mw_addr at, uint64_t stored)
 
 static enum mw_status cached_add(struct mw_glibc *glibc, mw_addr chunk, unsigned kind)
 {
-    return mw_vec_push(&glibc->cached, CACHED_MAX, chunk | kind);
+    enum mw_status status = mw_vec_push(&glibc->cached, CACHED_MAX, chunk | kind);
+    if (status != MW_LIMIT)
+        return status;
+    glibc->list_steps = 0;
+    mw_finding_add(glibc->findings, "lists-endless", chunk, 0,
+                   "more blocks are cached than are looked at; the others count as in use");
+    return MW_OK;
+}
+
+/* From now on as many steps as there can be chunks. */
+static void list_steps_allow(struct mw_glibc *glibc)
+{
+    glibc->list_steps = 64;
+    for (size_t i = 0; i < glibc->segments.count; i++) {
+        const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
+        glibc->list_steps += (segment->end - segment->start) / MW_GLIBC_MINSIZE;
+    }
 }
 
 /* One fastbin of one arena. Heads are stored raw, chunk addresses throughout. */
 static enum mw_status fastbin_follow(struct mw_glibc *glibc, mw_addr chunk, uint64_t size)
 {
-    for (size_t steps = 0; chunk != 0; steps++) {
-        uint64_t head, stored;
-        if (steps >= FASTBIN_STEPS_MAX || !chunk_head_read(glibc, chunk, &head) ||
-            (head & ~(uint64_t)7) != size ||
-            mw_image_read_u64(glibc->image, chunk + 16, &stored) != MW_OK) {
+    struct mw_glibc_cycle cycle = {0};
+    while (chunk != 0) {
+        struct list_chunk list;
+        if (mw_glibc_cycle_step(&cycle, chunk) || !list_chunk_read(glibc, chunk, &list) ||
+            (list.head & ~(uint64_t)7) != size) {
             mw_finding_add(glibc->findings, "fastbin-torn", chunk, 0,
                            "a fastbin leads to something that is no chunk of its size");
             return MW_OK;
@@ -64,7 +88,7 @@ static enum mw_status fastbin_follow(struct mw_glibc *glibc, mw_addr chunk, uint
         enum mw_status status = cached_add(glibc, chunk, MW_GLIBC_CACHED_FASTBIN);
         if (status != MW_OK)
             return status;
-        chunk = link_follow(glibc, chunk + 16, stored);
+        chunk = link_follow(glibc, chunk + 16, list.link);
     }
     return MW_OK;
 }
@@ -104,15 +128,16 @@ static bool tcache_struct_read(struct mw_glibc *glibc, mw_addr at,
                                const struct mw_glibc_tcache_layout *layout,
                                struct tcache_struct *out)
 {
-    uint8_t bytes[TCACHE_STRUCT_MAX];
     uint64_t head;
     mw_addr end;
+    const uint8_t *bytes;
     if (at % 16 || !mw_glibc_in_segment(glibc, at - 16, &end) ||
-        mw_image_read_u64(glibc->image, at - 8, &head) != MW_OK)
+        !(bytes = mw_window_at(&glibc->lists, at - 16, 16)))
         return false;
+    memcpy(&head, bytes + 8, sizeof head);
     uint64_t size = head & ~(uint64_t)7, used = layout->entries + 8u * layout->bins;
     if (size < layout->chunk_size || size > layout->chunk_size + 0x20u ||
-        mw_image_read(glibc->image, at, bytes, used) != MW_OK)
+        !(bytes = mw_window_at(&glibc->lists, at, used)))
         return false;
     out->layout = layout;
     uint64_t limit = glibc->par ? glibc->parameters.tcache_count : UINT16_MAX;
@@ -139,15 +164,14 @@ static bool tcache_bin_follow(struct mw_glibc *glibc, const struct tcache_struct
 {
     mw_addr at = cache->heads[bin];
     for (uint64_t i = 0; i < cache->counts[bin]; i++) {
-        uint64_t head, stored;
-        if (at == 0 || !chunk_head_read(glibc, at - 16, &head) ||
-            !size_fits_bin(head & ~(uint64_t)7, bin) ||
-            mw_image_read_u64(glibc->image, at, &stored) != MW_OK)
+        struct list_chunk list;
+        if (at == 0 || !list_chunk_read(glibc, at - 16, &list) ||
+            !size_fits_bin(list.head & ~(uint64_t)7, bin))
             return false;
         *status = cached_add(glibc, at - 16, 0);
         if (*status != MW_OK)
             return false;
-        at = link_follow(glibc, at, stored);
+        at = link_follow(glibc, at, list.link);
     }
     return at == 0;
 }
@@ -221,6 +245,7 @@ static void tls_slot_learn(struct mw_glibc *glibc, mw_addr tp, struct tls_slot *
 static enum mw_status tls_tcaches_take(struct mw_glibc *glibc, int64_t delta)
 {
     enum mw_status status = MW_OK;
+    list_steps_allow(glibc);
     for (size_t i = 0; i < glibc->image->thread_count && status == MW_OK; i++) {
         mw_addr tp = glibc->image->threads[i].tp, at, end;
         if (tp == 0 || mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK ||
@@ -272,16 +297,20 @@ static enum mw_status tcaches_find(struct mw_glibc *glibc)
     struct tls_slot slot = {0};
     bool all_known = true;
     enum mw_status status = MW_OK;
+    list_steps_allow(glibc);
     for (size_t i = 0; i < glibc->image->thread_count && status == MW_OK; i++) {
         mw_addr tp = glibc->image->threads[i].tp;
         all_known &= tp != 0;
         if (tp && !slot.known)
             tls_slot_learn(glibc, tp, &slot, &status);
     }
+    list_steps_allow(glibc);
     if (status == MW_OK && slot.known)
         status = tls_tcaches_take(glibc, slot.delta);
-    if (status == MW_OK && !(slot.known && all_known))
+    if (status == MW_OK && !(slot.known && all_known)) {
+        list_steps_allow(glibc);
         status = tcaches_find_by_walk(glibc);
+    }
     return status;
 }
 
@@ -293,7 +322,10 @@ static int address_compare(const void *a, const void *b)
 
 enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
 {
-    enum mw_status status = fastbins_find(glibc);
+    list_steps_allow(glibc);
+    enum mw_status status = mw_window_init(&glibc->lists, glibc->image);
+    if (status == MW_OK)
+        status = fastbins_find(glibc);
     if (status == MW_OK)
         status = tcaches_find(glibc);
     if (glibc->cached.count > 1)

@@ -15,10 +15,12 @@
 static void glibc_deinit(struct mw_glibc *glibc)
 {
     mw_window_deinit(&glibc->window);
+    mw_window_deinit(&glibc->lists);
     mw_vec_deinit(&glibc->runs);
     mw_vec_deinit(&glibc->arenas);
     mw_vec_deinit(&glibc->segments);
     mw_vec_deinit(&glibc->gaps);
+    free(glibc->visited.bits);
     mw_vec_deinit(&glibc->cached);
 }
 
@@ -45,12 +47,20 @@ static enum mw_status glibc_probe(struct mw_image *image, struct mw_allocator *a
     return status;
 }
 
+/* A live target is let go and tried again; a core is what it is. */
 static enum mw_status locks_check(const struct mw_glibc *glibc, struct mw_error *err)
 {
-    for (size_t i = 0; i < glibc->arenas.count; i++)
-        if (glibc->arenas.items[i].mutex != 0)
-            return mw_fail_at(err, MW_LIMIT, glibc->arenas.items[i].public.address,
+    for (size_t i = 0; i < glibc->arenas.count; i++) {
+        if (glibc->arenas.items[i].mutex == 0)
+            continue;
+        mw_addr address = glibc->arenas.items[i].public.address;
+        if (glibc->image->kind == MW_IMAGE_LIVE)
+            return mw_fail_at(err, MW_LIMIT, address,
                               "busy: a thread holds the lock of an arena");
+        mw_finding_add(glibc->findings, "arena-locked", address,
+                       glibc->arenas.items[i].public.system_bytes,
+                       "a thread was inside malloc: a block of this arena may be miscounted");
+    }
     return MW_OK;
 }
 
@@ -67,7 +77,7 @@ static enum mw_status glibc_find_all(struct mw_glibc *glibc, struct mw_error *er
         mw_finding_add(glibc->findings, "mp-not-found", glibc->main_arena, 0,
                        "malloc's parameters were not found; mmapped blocks cannot be counted");
     status = mw_glibc_read_arenas(glibc, err);
-    if (status == MW_OK && glibc->image->kind == MW_IMAGE_LIVE)
+    if (status == MW_OK)
         status = locks_check(glibc, err);
     if (status == MW_OK)
         status = mw_glibc_find_thread_heaps(glibc);
@@ -75,7 +85,7 @@ static enum mw_status glibc_find_all(struct mw_glibc *glibc, struct mw_error *er
         status = mw_glibc_find_main_segments(glibc);
     if (status == MW_OK)
         status = mw_glibc_find_mmapped(glibc);
-    mw_glibc_sort_segments(glibc);
+    mw_glibc_drop_overlaps(glibc);
     if (status == MW_OK)
         status = mw_glibc_find_cached(glibc);
     return status;

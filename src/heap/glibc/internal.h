@@ -37,22 +37,51 @@ struct mw_glibc_range {
     mw_addr start, end;
 };
 
+/* Brent's search for a cycle in a linked list: constant memory, noticed within three times the
+ * length of what leads into the cycle and the cycle. */
+struct mw_glibc_cycle {
+    mw_addr seen;
+    uint64_t power, length; /* length is the cycle's once it is found */
+};
+
+/* The list went on to `at`: has it been there before? */
+static inline bool mw_glibc_cycle_step(struct mw_glibc_cycle *cycle, mw_addr at)
+{
+    cycle->length++;
+    if (cycle->power != 0 && at == cycle->seen)
+        return true;
+    if (cycle->power == 0 || cycle->length == cycle->power) {
+        cycle->seen = at;
+        cycle->power = cycle->power ? cycle->power * 2 : 1;
+        cycle->length = 0;
+    }
+    return false;
+}
+
+/* Chunk starts that a search for the main arena went through, a bit for 16 bytes: where a chain
+ * broke once it breaks again, so the search is linear. */
+struct mw_glibc_visited {
+    mw_addr start, end, limit;
+    uint8_t *bits;
+};
+
 struct mw_glibc {
     struct mw_image *image;
     const struct mw_heap_options *options;
     struct mw_context *context;
     struct mw_findings *findings;
-    struct mw_window window;
+    struct mw_window window; /* of walks and scans */
+    struct mw_window lists;  /* of tcache structs, while the other one walks */
 
     const struct mw_glibc_state_layout *state;
     const struct mw_glibc_par_layout *par;       /* NULL: mp_ not found */
     const struct mw_glibc_tcache_layout *tcache; /* NULL: none seen */
     mw_addr main_arena, mp;
-    mw_addr libc_start, libc_end; /* the data mapping that holds main_arena */
     unsigned version_minor;       /* 36 of "2.36"; 0 unknown */
     uint16_t heap_info_size;      /* 32 or 48; 0: no thread heap */
     uint64_t heap_max;            /* alignment of thread heaps */
     bool safe_linking, linking_known;
+    bool ring_is_torn; /* arenas are missing */
     bool consolidates; /* malloc_trim merges fastbins first: up to 2.42 */
 
     uint64_t scan_until_ns; /* monotonic: a live target is not held longer to look at every page */
@@ -66,6 +95,9 @@ struct mw_glibc {
     MW_VEC(struct mw_glibc_segment) segments;
     size_t sorted_count; /* how many of them are in ascending order: the last sort */
     MW_VEC(struct mw_glibc_range) gaps; /* foreign sbrk inside the main arena's span */
+    struct mw_glibc_visited visited;
+    uint64_t links_tried; /* by mw_glibc_locate() */
+    uint64_t list_steps; /* how many entries of lists may still be followed: one per chunk */
     MW_VEC(uint64_t) cached; /* chunk addresses; bit 0: fastbin, else tcache */
     bool cached_is_sorted;   /* ascending and complete: the walk may use it */
 };
@@ -80,6 +112,8 @@ static inline bool mw_glibc_has(uint16_t offset)
 
 /* locate.c */
 enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err);
+/* Does an arena lie in a thread heap right behind its heap_info? The size of that, else 0. */
+uint16_t mw_glibc_heap_info_size(struct mw_glibc *glibc, mw_addr arena);
 /* The "2.36" of the release banner in libc's read-only data; "" when it is not there. */
 void mw_glibc_read_version(struct mw_glibc *glibc, char version[32]);
 
@@ -95,7 +129,14 @@ const struct mw_glibc_run *mw_glibc_run_of(const struct mw_glibc *glibc, mw_addr
 
 /* segments.c: the main arena's */
 enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc);
+/* Add a segment to the list and to the sums of its arena. Over the limit: a finding, not added. */
+enum mw_status mw_glibc_segment_push(struct mw_glibc *glibc,
+                                     const struct mw_glibc_segment *segment);
 void mw_glibc_sort_segments(struct mw_glibc *glibc);
+/* Sort; of segments that overlap keep the first. Only damage makes them overlap. */
+void mw_glibc_drop_overlaps(struct mw_glibc *glibc);
+/* Where the first segment at or after address begins, or limit. Known at the last sort. */
+mw_addr mw_glibc_next_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr limit);
 /* Are there two or three fences at chunk that end on a page below limit? Their end, or 0. */
 mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit);
 /* The walk of segment `index` ended at `end`, before its time: cut it there and append the segment

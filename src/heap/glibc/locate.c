@@ -3,7 +3,8 @@
  * Trusts nothing. For every 8-aligned address A in a writable private file mapping, A is taken for
  * main_arena.bins: then *(A + 2048) is main_arena.next, which points at main_arena itself (one
  * arena) or into a thread heap whose chain of arenas leads back. A hit is accepted only when all
- * 127 bins are zero, self-linked or linked to a chunk that points back at them.
+ * 127 bins are zero, self-linked or linked to a chunk that points back at them. When no ring
+ * closes (a core that lacks heaps), bins that are all in use and sound are taken for good.
  *
  *   main_arena ─ … ─ top (bins-16) ─ bins[254] ─ binmap ─ next (bins+2048) ─ … ─ system_mem
  *
@@ -20,7 +21,7 @@
 enum {
     SCAN_STEP = 256 << 10,
     NEXT_AFTER_BINS = 2048,
-    CHAIN_MAX = 1 << 16,
+    LINKS_MAX = 1 << 20, /* followed over all candidates: a hostile target may show many */
 };
 static const uint64_t SCAN_MAX = (uint64_t)256 << 20; /* of one mapping */
 
@@ -31,8 +32,7 @@ static uint64_t word_at(const uint8_t *bytes)
     return word;
 }
 
-/* Does an arena lie in a thread heap right behind its heap_info? Gives the size of that. */
-static uint16_t heap_info_size_of(struct mw_glibc *glibc, mw_addr arena)
+uint16_t mw_glibc_heap_info_size(struct mw_glibc *glibc, mw_addr arena)
 {
     static const uint16_t sizes[] = {32, 48};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -49,8 +49,9 @@ static uint16_t heap_info_size_of(struct mw_glibc *glibc, mw_addr arena)
  * layout under test. Returns the arena at which the chain left, 0 when it is broken. */
 static mw_addr chain_end(struct mw_glibc *glibc, mw_addr arena, uint16_t bins_offset)
 {
-    for (size_t steps = 0; steps < CHAIN_MAX; steps++) {
-        if (heap_info_size_of(glibc, arena) == 0)
+    struct mw_glibc_cycle cycle = {0};
+    while (glibc->links_tried++ < LINKS_MAX && !mw_glibc_cycle_step(&cycle, arena)) {
+        if (mw_glibc_heap_info_size(glibc, arena) == 0)
             return arena;
         if (mw_image_read_u64(glibc->image, arena + bins_offset + NEXT_AFTER_BINS, &arena) != MW_OK)
             return 0;
@@ -58,16 +59,22 @@ static mw_addr chain_end(struct mw_glibc *glibc, mw_addr arena, uint16_t bins_of
     return 0;
 }
 
-static bool bins_are_plausible(struct mw_glibc *glibc, mw_addr bins)
+/* The 127 pairs of links at `bytes`, which are what address bins holds. *used_out: how many are
+ * not zero. */
+static bool bins_are_plausible(struct mw_glibc *glibc, const uint8_t *bytes, mw_addr bins,
+                               size_t *used_out)
 {
-    uint64_t links[2 * MW_GLIBC_BINS];
-    if (mw_image_read(glibc->image, bins, links, sizeof links) != MW_OK)
-        return false;
+    *used_out = 0;
     for (size_t i = 0; i < MW_GLIBC_BINS; i++) {
         mw_addr bin = bins + i * 16 - 16; /* as a chunk: fd and bk are 16 bytes in */
-        uint64_t fd = links[2 * i], bk = links[2 * i + 1], back;
-        if ((fd == 0 && bk == 0) || (fd == bin && bk == bin))
+        uint64_t fd = word_at(bytes + 16 * i), bk = word_at(bytes + 16 * i + 8), back;
+        if (fd == 0 && bk == 0)
             continue;
+        ++*used_out;
+        if (fd == bin && bk == bin)
+            continue;
+        if (glibc->links_tried++ >= LINKS_MAX)
+            return false;
         if (mw_image_read_u64(glibc->image, fd + 24, &back) != MW_OK || back != bin)
             return false;
         if (mw_image_read_u64(glibc->image, bk + 16, &back) != MW_OK || back != bin)
@@ -76,17 +83,17 @@ static bool bins_are_plausible(struct mw_glibc *glibc, mw_addr bins)
     return true;
 }
 
-/* Is A main_arena.bins under the layout with this bins offset? */
-static bool bins_match(struct mw_glibc *glibc, mw_addr bins, mw_addr next, uint16_t bins_offset)
+/* Is A main_arena.bins under the layout with this bins offset? Its bins are known to be sound. */
+static bool ring_closes(struct mw_glibc *glibc, mw_addr bins, mw_addr next, uint16_t bins_offset)
 {
     mw_addr main_arena = bins - bins_offset;
-    if (next != main_arena) {
-        uint16_t info = heap_info_size_of(glibc, next);
-        if (info == 0 || chain_end(glibc, next, bins_offset) != main_arena)
-            return false;
-        glibc->heap_info_size = info;
-    }
-    return bins_are_plausible(glibc, bins);
+    if (next == main_arena)
+        return true;
+    uint16_t info = mw_glibc_heap_info_size(glibc, next);
+    if (info == 0 || chain_end(glibc, next, bins_offset) != main_arena)
+        return false;
+    glibc->heap_info_size = info;
+    return true;
 }
 
 /* 2.17-2.22 and 2.23-2.26 share the offset of bins, and attached_threads is where the older one has
@@ -114,27 +121,33 @@ static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *gl
     return first;
 }
 
-/* Test every 8-aligned address of [start, start + length), whose bytes are given. */
+static const uint16_t bins_offsets[] = {112, 24, 104};
+enum { BINS_OFFSETS = sizeof bins_offsets / sizeof *bins_offsets };
+
+/* Test every 8-aligned address of [start, start + length), whose bytes are given. *torn_out is set
+ * to bins that are sound where the ring is not. */
 static bool scan_for_arena(struct mw_glibc *glibc, const uint8_t *bytes, size_t length,
-                           mw_addr start)
+                           mw_addr start, mw_addr *torn_out)
 {
-    static const uint16_t bins_offsets[] = {112, 24, 104};
     for (size_t at = 0; at + NEXT_AFTER_BINS + 8 <= length; at += 8) {
         mw_addr next = word_at(bytes + at + NEXT_AFTER_BINS);
         mw_addr bins = start + at;
         /* One compare for most words: it must be near, or end in 32 or 48. */
         bool is_near = bins - next <= 112 && bins - next >= 24;
         bool in_heap = (next & 0xfffff) == 32 || (next & 0xfffff) == 48;
-        if (!is_near && !in_heap)
+        size_t used;
+        if ((!is_near && !in_heap) || !bins_are_plausible(glibc, bytes + at, bins, &used))
             continue;
-        for (size_t i = 0; i < sizeof bins_offsets / sizeof *bins_offsets; i++) {
+        for (size_t i = 0; i < BINS_OFFSETS; i++) {
             if ((is_near && bins - next != bins_offsets[i]) ||
-                !bins_match(glibc, bins, next, bins_offsets[i]))
+                !ring_closes(glibc, bins, next, bins_offsets[i]))
                 continue;
             glibc->main_arena = bins - bins_offsets[i];
             glibc->state = state_layout_pick(glibc, glibc->main_arena, bins_offsets[i]);
             return glibc->state != NULL;
         }
+        if (in_heap && used == MW_GLIBC_BINS && *torn_out == 0)
+            *torn_out = bins;
     }
     return false;
 }
@@ -148,7 +161,8 @@ static bool region_may_hold_arena(const struct mw_mapping *map)
     return map->name[0] == '/' || (map->name[0] == '\0' && mw_mapping_size(map) <= (1 << 20));
 }
 
-static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, uint8_t *buffer)
+static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, uint8_t *buffer,
+                        mw_addr *torn_out)
 {
     mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
     for (mw_addr at = map->start; at < end; at += SCAN_STEP) {
@@ -156,7 +170,7 @@ static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, ui
         if (want > end - at)
             want = (size_t)(end - at);
         size_t got = mw_image_read_present(glibc->image, at, buffer, want);
-        if (scan_for_arena(glibc, buffer, got, at))
+        if (scan_for_arena(glibc, buffer, got, at, torn_out))
             return true;
         if (got < want)
             break;
@@ -169,6 +183,13 @@ static bool name_is_libc(const char *name)
 {
     const char *base = strrchr(name, '/');
     return base && strncmp(base, "/libc", 5) == 0 && (base[5] == '.' || base[5] == '-');
+}
+
+/* 0, or a power of two that a huge page may have. */
+static bool is_page_size(const struct mw_glibc *glibc, uint64_t size)
+{
+    return size == 0 || ((size & (size - 1)) == 0 && size >= glibc->image->page_size &&
+                         size <= (uint64_t)1 << 34);
 }
 
 /* The range checks that make a place mp_; every field read from the one buffer. */
@@ -195,8 +216,7 @@ static bool par_is_plausible(struct mw_glibc *glibc, const uint8_t *at,
     }
     if (mw_glibc_has(row->thp_pagesize)) {
         uint64_t thp = word_at(at + row->thp_pagesize), hp = word_at(at + row->thp_pagesize + 8);
-        if ((thp & (thp - 1)) || (hp & (hp - 1)) || thp > (uint64_t)1 << 34 ||
-            hp > (uint64_t)1 << 34)
+        if (!is_page_size(glibc, thp) || !is_page_size(glibc, hp))
             return false;
     }
     return true;
@@ -222,10 +242,12 @@ static unsigned par_score(const uint8_t *at, const struct mw_glibc_par_layout *r
     return score;
 }
 
-static void scan_for_par(struct mw_glibc *glibc, const uint8_t *bytes, size_t length,
-                         mw_addr start)
+/* mp_ in the given bytes, for the family of glibc->state. How sure it is: 0 when not found. */
+static unsigned scan_for_par(struct mw_glibc *glibc, const uint8_t *bytes, size_t length,
+                             mw_addr start)
 {
     unsigned best = 2; /* fewer defaults than this is not evidence */
+    glibc->par = NULL;
     for (size_t r = 0; r < mw_glibc_par_layout_count; r++) {
         const struct mw_glibc_par_layout *row = &mw_glibc_par_layouts[r];
         if (row->bins != glibc->state->bins)
@@ -241,6 +263,47 @@ static void scan_for_par(struct mw_glibc *glibc, const uint8_t *bytes, size_t le
             glibc->mp = start + at;
         }
     }
+    return glibc->par ? best : 0;
+}
+
+/* mp_ lies in the same mapping as main_arena, near it where the mapping is large (a static
+ * program's data). */
+static unsigned par_find(struct mw_glibc *glibc, const struct mw_mapping *map, uint8_t *buffer)
+{
+    size_t size = mw_mapping_size(map) > SCAN_STEP ? SCAN_STEP : (size_t)mw_mapping_size(map);
+    mw_addr start = map->start;
+    if (mw_mapping_size(map) > SCAN_STEP && glibc->main_arena - start > SCAN_STEP / 2)
+        start = (glibc->main_arena - SCAN_STEP / 2) & ~(mw_addr)7;
+    return scan_for_par(glibc, buffer, mw_image_read_present(glibc->image, start, buffer, size),
+                        start);
+}
+
+/* No ring closes: the family is the one whose mp_ is found, and on a tie the one in whose place the
+ * next arena has its bins. */
+static const struct mw_mapping *torn_take(struct mw_glibc *glibc, mw_addr bins, uint8_t *buffer)
+{
+    const struct mw_mapping *map = mw_image_region(glibc->image, bins);
+    unsigned best = 0;
+    uint16_t best_offset = 0;
+    uint64_t next, bin;
+    if (bins == 0 || !map ||
+        mw_image_read_u64(glibc->image, bins + NEXT_AFTER_BINS, &next) != MW_OK)
+        return NULL;
+    for (size_t i = 0; i < BINS_OFFSETS; i++) {
+        mw_addr last = next + bins_offsets[i] + 16 * (MW_GLIBC_BINS - 1);
+        glibc->main_arena = bins - bins_offsets[i];
+        glibc->state = state_layout_pick(glibc, glibc->main_arena, bins_offsets[i]);
+        unsigned score = 2 * par_find(glibc, map, buffer);
+        if (score > 0 && mw_image_read_u64(glibc->image, last, &bin) == MW_OK && bin == last - 16)
+            score++;
+        if (score > best)
+            best = score, best_offset = bins_offsets[i];
+    }
+    if (best == 0)
+        return NULL;
+    glibc->main_arena = bins - best_offset;
+    glibc->state = state_layout_pick(glibc, glibc->main_arena, best_offset);
+    return map;
 }
 
 enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
@@ -250,24 +313,19 @@ enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
         return mw_fail(err, MW_NOMEM, "out of memory");
     const struct mw_mapping_list *regions = &glibc->image->regions;
     const struct mw_mapping *found = NULL;
+    mw_addr torn = 0;
     for (int pass = 0; pass < 2 && !found; pass++) {
         for (size_t i = 0; i < regions->count && !found; i++) {
             const struct mw_mapping *map = &regions->items[i];
             if (region_may_hold_arena(map) && name_is_libc(map->name) == (pass == 0) &&
-                scan_region(glibc, map, buffer))
+                scan_region(glibc, map, buffer, &torn))
                 found = map;
         }
+        if (!found) /* before the ring of a thread arena that a tear made to close */
+            found = torn_take(glibc, torn, buffer);
     }
-    if (found) {
-        glibc->libc_start = found->start;
-        glibc->libc_end = found->end;
-        size_t size = mw_mapping_size(found) > SCAN_STEP ? SCAN_STEP : mw_mapping_size(found);
-        /* mp_ is within 64 KiB of main_arena; a static program's data can be larger than a step */
-        mw_addr start = found->start;
-        if (mw_mapping_size(found) > SCAN_STEP && glibc->main_arena - start > SCAN_STEP / 2)
-            start = (glibc->main_arena - SCAN_STEP / 2) & ~(mw_addr)7;
-        scan_for_par(glibc, buffer, mw_image_read_present(glibc->image, start, buffer, size), start);
-    }
+    if (found)
+        par_find(glibc, found, buffer);
     free(buffer);
     return found ? MW_OK : mw_fail(err, MW_NOT_FOUND, "no glibc malloc in this image");
 }

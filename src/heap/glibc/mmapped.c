@@ -7,10 +7,13 @@
  *
  * Up to 2.42 size + offset is the mapping's length; from 2.43 it is 16 less and bit 0 of the first
  * word marks a huge page. First the starts of regions are tried and followed from block to block,
- * which finds nearly all; the rest by looking at every page that is there, until n_mmaps is met. */
-#include "base/limits.h"
+ * which finds nearly all, until count and sum agree with mp_; the rest by looking at every page that
+ * is there. When more is found than n_mmaps, mmapped_mem tells which one or two are none. Linear, but
+ * for sorting. */
+#include "base/alloc.h"
 #include "heap/glibc/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct mmapped_block {
@@ -18,23 +21,54 @@ struct mmapped_block {
     uint64_t offset; /* of the chunk in it */
 };
 
+static bool is_all_zero(const uint8_t *bytes, size_t length)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
+}
+
 static uint64_t tail_bytes(const struct mw_glibc *glibc)
 {
     return glibc->state->bins == 24 ? 16 : 0; /* the layout of 2.43 */
 }
 
-/* memalign moved the header: try each power of two that could have been asked for. */
-static uint64_t moved_header_find(struct mw_glibc *glibc, mw_addr start, uint64_t total)
+/* Is there a chunk at start + offset that memalign moved there? realloc sets the size in the moved
+ * header alone: block->total is mended by it. */
+static bool moved_header_test(struct mw_glibc *glibc, mw_addr start, mw_addr run_end,
+                              uint64_t offset, struct mmapped_block *block)
 {
-    uint64_t tail = tail_bytes(glibc);
-    mw_addr last = 0;
-    for (unsigned power = 5; power < 40; power++) {
-        mw_addr align = (mw_addr)1 << power;
-        mw_addr chunk = ((start + 16 + align - 1) & ~(align - 1)) - 16;
-        if (chunk - start + MW_GLIBC_MINSIZE > total)
-            break;
-        if (chunk == start || chunk == last)
+    uint64_t words[2];
+    const uint8_t *header = mw_window_at(&glibc->window, start + offset, sizeof words);
+    if (!header)
+        return false;
+    memcpy(words, header, sizeof words);
+    uint64_t size = words[1] & ~(uint64_t)7, total = size + offset + tail_bytes(glibc);
+    if ((words[0] & ~(uint64_t)1) != offset || (words[1] & 7) != MW_GLIBC_IS_MMAPPED ||
+        size < MW_GLIBC_MINSIZE || size > run_end - start ||
+        total % glibc->image->page_size || total > run_end - start)
+        return false;
+    *block = (struct mmapped_block){total, offset};
+    return true;
+}
+
+/* memalign moved the header: try each power of two that could have been asked for. What lies before
+ * a moved header was never written: a first page with something in it rules out all alignments
+ * beyond the page without looking at more pages. */
+static void moved_header_find(struct mw_glibc *glibc, mw_addr start, mw_addr run_end,
+                              struct mmapped_block *block)
+{
+    uint64_t page = glibc->image->page_size, last = 0;
+    for (uint64_t align = 32; align <= (uint64_t)1 << 40; align *= 2) {
+        uint64_t offset = ((start + 16 + align - 1) & ~(align - 1)) - 16 - start;
+        if (offset >= block->total || offset + MW_GLIBC_MINSIZE > run_end - start)
+            return;
+        if (align > page && last < page) {
+            const uint8_t *bytes = mw_window_at(&glibc->window, start, page);
+            if (!bytes || !is_all_zero(bytes + 16, page - 32))
+                return;
+        }
+        if (offset == 0 || offset == last)
             continue;
+<<<<<<< HEAD
         last = chunk;
         uint64_t words[2], offset = chunk - start;
         if (mw_image_read_present(glibc->image, chunk, words, sizeof words) < sizeof words)
@@ -42,8 +76,12 @@ static uint64_t moved_header_find(struct mw_glibc *glibc, mw_addr start, uint64_
         if ((words[0] & ~(uint64_t)1) == offset &&
             words[1] == ((total - offset - tail) | MW_GLIBC_IS_MMAPPED))
             return offset;
+=======
+        last = offset;
+        if (moved_header_test(glibc, start, run_end, offset, block))
+            return;
+>>>>>>> heaptests
     }
-    return 0;
 }
 
 static bool block_parse(struct mw_glibc *glibc, mw_addr page, mw_addr run_end,
@@ -58,16 +96,18 @@ static bool block_parse(struct mw_glibc *glibc, mw_addr page, mw_addr run_end,
     uint64_t flag_mask = tail ? ~(uint64_t)1 : ~(uint64_t)0;
     if ((words[0] & flag_mask) != 0 || (words[1] & 7) != MW_GLIBC_IS_MMAPPED)
         return false;
-    uint64_t total = (words[1] & ~(uint64_t)7) + tail;
-    if (total < glibc->image->page_size || total % glibc->image->page_size ||
-        total > run_end - page)
+    struct mmapped_block block = {(words[1] & ~(uint64_t)7) + tail, 0};
+    if (block.total < glibc->image->page_size || block.total % glibc->image->page_size)
         return false;
-    *block_out = (struct mmapped_block){total, 0};
-    return true;
+    moved_header_find(glibc, page, run_end, &block);
+    *block_out = block;
+    return block.total <= run_end - page;
 }
 
 struct mmapped_search {
+    size_t first;          /* index of the first segment found */
     uint64_t count, bytes; /* found so far */
+    uint64_t bytes_max;    /* more cannot be */
 };
 
 static bool search_is_done(const struct mw_glibc *glibc, const struct mmapped_search *search)
@@ -75,18 +115,25 @@ static bool search_is_done(const struct mw_glibc *glibc, const struct mmapped_se
     return search->count >= glibc->n_mmaps;
 }
 
+/* Count and sum are malloc's own. 2.43 and 2.44 count 16 bytes too much for each mremap. */
+static bool sums_agree(const struct mw_glibc *glibc, const struct mmapped_search *search)
+{
+    return search->count == glibc->n_mmaps && search->bytes <= glibc->mmapped_mem &&
+           (search->bytes == glibc->mmapped_mem ||
+            (tail_bytes(glibc) && glibc->mmapped_mem - search->bytes < glibc->image->page_size));
+}
+
 /* Test the page; when a block begins here, add it and step over it. */
 static enum mw_status page_test(struct mw_glibc *glibc, const struct mw_glibc_run *run,
                                 mw_addr page, struct mmapped_search *search, mw_addr *next_out)
 {
     struct mmapped_block block;
+    mw_addr limit = mw_glibc_next_segment(glibc, page, run->end);
     *next_out = page;
-    if (!block_parse(glibc, page, run->end, &block))
+    if (!block_parse(glibc, page, limit, &block))
         return MW_OK;
-    /* 2.43 to 2.44 count 16 bytes too much per mremap, so the sum may only be exceeded by that. */
-    if (block.total > glibc->mmapped_mem || search->bytes > glibc->mmapped_mem - block.total)
+    if (block.total > search->bytes_max - search->bytes)
         return MW_OK;
-    block.offset = moved_header_find(glibc, page, block.total);
     struct mw_glibc_segment segment = {
         .public = {.start = page,
                    .end = page + block.total,
@@ -98,7 +145,7 @@ static enum mw_status page_test(struct mw_glibc *glibc, const struct mw_glibc_ru
     search->count++;
     search->bytes += block.total;
     *next_out = segment.public.end;
-    return mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, segment);
+    return mw_glibc_segment_push(glibc, &segment);
 }
 
 /* From page on, block after block while there are any. */
@@ -106,7 +153,7 @@ static enum mw_status blocks_follow(struct mw_glibc *glibc, const struct mw_glib
                                     mw_addr page, struct mmapped_search *search)
 {
     mw_addr next;
-    while (page < run->end && !search_is_done(glibc, search)) {
+    while (page < run->end) {
         enum mw_status status = page_test(glibc, run, page, search, &next);
         if (status != MW_OK || next == page)
             return status;
@@ -120,8 +167,10 @@ static enum mw_status region_starts_try(struct mw_glibc *glibc, struct mmapped_s
 {
     const struct mw_mapping_list *regions = &glibc->image->regions;
     mw_addr covered = 0;
-    for (size_t i = 0; i < regions->count && !search_is_done(glibc, search); i++) {
+    for (size_t i = 0; i < regions->count && !sums_agree(glibc, search); i++) {
         mw_addr start = regions->items[i].start, inside;
+        if (i % 1024 == 0 && mw_context_canceled(glibc->context))
+            return MW_CANCELED;
         const struct mw_glibc_run *run = mw_glibc_run_of(glibc, start);
         if (!run || start < covered || mw_glibc_in_segment(glibc, start, &inside))
             continue;
@@ -156,13 +205,84 @@ static enum mw_status every_page_try(struct mw_glibc *glibc, struct mmapped_sear
     return status;
 }
 
+static int size_compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* One or two of the ascending sizes whose sum is excess: the pair that is furthest apart. */
+static bool decoys_pick(const uint64_t *sizes, size_t size_count, uint64_t decoy_count,
+                        uint64_t excess, uint64_t picked[2])
+{
+    size_t low = 0, high = size_count;
+    if (decoy_count == 1) {
+        picked[0] = excess;
+        return size_count && bsearch(&excess, sizes, size_count, sizeof *sizes, size_compare);
+    }
+    while (decoy_count == 2 && low + 1 < high) {
+        uint64_t sum = sizes[low] + sizes[high - 1];
+        picked[0] = sizes[low];
+        picked[1] = sizes[high - 1];
+        if (sum == excess)
+            return true;
+        if (sum < excess)
+            low++;
+        else
+            high--;
+    }
+    return false;
+}
+
+/* More mappings look like blocks than there are: leave out one or two whose sizes are what is too
+ * much, else those that come last. */
+static enum mw_status decoys_drop(struct mw_glibc *glibc, struct mmapped_search *search)
+{
+    struct mw_glibc_segment *found = glibc->segments.items + search->first;
+    size_t count = glibc->segments.count - search->first, kept = 0;
+    uint64_t decoys = search->count - glibc->n_mmaps, page = glibc->image->page_size;
+    uint64_t excess = search->bytes > glibc->mmapped_mem ? search->bytes - glibc->mmapped_mem : 0;
+    if (count == 0)
+        return MW_OK; /* all were over the limit of segments */
+    uint64_t picked[2] = {0}, *sizes = mw_calloc(count, sizeof *sizes);
+    if (!sizes)
+        return MW_NOMEM;
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = found[i].public.end - found[i].public.start;
+    qsort(sizes, count, sizeof *sizes, size_compare);
+    excess = (excess + page - 1) & ~(page - 1); /* mmapped_mem of 2.43 is some 16s too high */
+    bool is_picked = decoys_pick(sizes, count, decoys, excess, picked);
+    free(sizes);
+    search->bytes = search->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t size = found[i].public.end - found[i].public.start;
+        uint64_t *match = size == picked[0] ? &picked[0] : size == picked[1] ? &picked[1] : NULL;
+        if (is_picked ? match != NULL : search->count >= glibc->n_mmaps) {
+            if (match)
+                *match = 0;
+            continue;
+        }
+        search->count++;
+        search->bytes += size;
+        found[kept++] = found[i];
+    }
+    glibc->segments.count = search->first + kept;
+    mw_finding_add(glibc->findings, "mmapped-lookalikes", found[0].public.start, excess,
+                   "more mappings look like blocks of malloc than it has; which is which was "
+                   "told by their sizes");
+    return MW_OK;
+}
+
 enum mw_status mw_glibc_find_mmapped(struct mw_glibc *glibc)
 {
-    struct mmapped_search search = {0};
     if (!glibc->par || glibc->n_mmaps == 0)
         return MW_OK;
     mw_glibc_sort_segments(glibc);
+    struct mmapped_search search = {.first = glibc->segments.count, .bytes_max = UINT64_MAX};
     enum mw_status status = region_starts_try(glibc, &search);
+    if (status == MW_OK && search.count > glibc->n_mmaps)
+        status = decoys_drop(glibc, &search);
+    search.bytes_max = search.bytes > glibc->mmapped_mem ? search.bytes : glibc->mmapped_mem;
     if (status == MW_OK && !search_is_done(glibc, &search))
         status = every_page_try(glibc, &search);
     return status;

@@ -9,27 +9,58 @@
  * References: glibc malloc/malloc.c mtrim, systrim; measured page sets in docs/formats/glibc.md. */
 #include "heap/glibc/retain.h"
 
+#include "base/alloc.h"
+
 #include <assert.h>
 
-struct mw_glibc_resident mw_glibc_pages_sum(const struct mw_glibc_pages *pages, mw_addr address,
+enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
+                                    mw_addr start, mw_addr end)
+{
+    assert(start < end);
+    if (!pages->flags && !(pages->flags = mw_calloc(MW_GLIBC_PAGES_ROOM, 1)))
+        return MW_NOMEM;
+    pages->image = image;
+    pages->start = start & ~(mw_addr)(image->page_size - 1);
+    pages->end = end;
+    pages->count = 0;
+    pages->shift = (unsigned)__builtin_ctz(image->page_size);
+    pages->known = image->can & MW_CAN_PAGES;
+    return MW_OK;
+}
+
+/* Load the part that begins at the page of address. */
+static void pages_load(struct mw_glibc_pages *pages, mw_addr address)
+{
+    mw_addr page = (mw_addr)1 << pages->shift;
+    pages->start = address & ~(page - 1);
+    uint64_t count = (pages->end - pages->start + page - 1) >> pages->shift;
+    pages->count = count < MW_GLIBC_PAGES_ROOM ? (size_t)count : MW_GLIBC_PAGES_ROOM;
+    if (mw_image_pages(pages->image, pages->start, pages->count, pages->flags, NULL) != MW_OK)
+        pages->known = false;
+}
+
+struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_addr address,
                                             uint64_t size)
 {
     struct mw_glibc_resident sum = {0, 0};
-    if (!pages->known || size == 0)
-        return sum;
-    assert(address >= pages->start);
-    size_t first = (size_t)((address - pages->start) >> pages->shift);
-    size_t last = (size_t)((address + size - 1 - pages->start) >> pages->shift);
-    assert(last < pages->count);
     mw_addr end = address + size;
-    for (size_t i = first; i <= last; i++) {
-        mw_addr page_end = pages->start + ((mw_addr)(i + 1) << pages->shift);
+    assert(end >= address && end <= pages->end);
+    while (address < end) {
+        size_t index = (size_t)((address - pages->start) >> pages->shift);
+        if (address < pages->start || index >= pages->count) {
+            if (pages->known)
+                pages_load(pages, address);
+            if (!pages->known)
+                return sum;
+            index = 0;
+        }
+        mw_addr page_end = pages->start + ((mw_addr)(index + 1) << pages->shift);
         uint64_t part = (page_end < end ? page_end : end) - address;
-        address += part;
-        if (mw_page_is_resident(pages->flags[i]))
+        if (mw_page_is_resident(pages->flags[index]))
             sum.rss += part;
-        else if (pages->flags[i] & MW_PAGE_SWAPPED)
+        else if (pages->flags[index] & MW_PAGE_SWAPPED)
             sum.swap += part;
+        address += part;
     }
     return sum;
 }

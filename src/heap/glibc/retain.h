@@ -5,21 +5,27 @@
 
 #include "heap/glibc/internal.h"
 
-/* Residency of one segment: a byte of enum mw_page per page from the page of its start. */
+/* Residency of one segment: a byte of enum mw_page per page, for a part of it at a time. */
+enum { MW_GLIBC_PAGES_ROOM = 256 << 10 }; /* 1 GiB of 4 KiB pages */
 struct mw_glibc_pages {
-    uint8_t *flags;
-    size_t count, room;
-    mw_addr start; /* page-aligned */
+    struct mw_image *image;
+    uint8_t *flags; /* MW_GLIBC_PAGES_ROOM */
+    size_t count;
+    mw_addr start, end; /* start of the part, end of the segment */
     unsigned shift;
     bool known;
 };
+
+/* Turn to the segment [start, end); nothing is read yet. MW_NOMEM. */
+enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
+                                    mw_addr start, mw_addr end) MW_MUST_CHECK;
 
 struct mw_glibc_resident {
     uint64_t rss, swap;
 };
 
-/* Resident and swapped bytes of [address, address + size). */
-struct mw_glibc_resident mw_glibc_pages_sum(const struct mw_glibc_pages *pages, mw_addr address,
+/* Resident and swapped bytes of [address, address + size) in the segment. Linear in its pages. */
+struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_addr address,
                                             uint64_t size);
 
 /* malloc_trim(0), simulated: free chunks side by side (fastbins merge first, up to 2.42), then the
@@ -27,7 +33,7 @@ struct mw_glibc_resident mw_glibc_pages_sum(const struct mw_glibc_pages *pages, 
 struct mw_glibc_trim {
     struct mw_glibc *glibc;
     const struct mw_glibc_segment *segment;
-    const struct mw_glibc_pages *pages;
+    struct mw_glibc_pages *pages;
     mw_addr run_start, run_end; /* of the free run being gathered; equal: none */
     uint64_t bytes;             /* resident bytes that would go, this segment */
     uint64_t top_bytes;         /* of which at the top */

@@ -13,7 +13,7 @@ static bool region_is_candidate(const struct mw_mapping *map)
     const uint32_t wanted = MW_PERM_READ | MW_PERM_WRITE;
     if ((map->perms & (wanted | MW_PERM_SHARED)) != wanted || (map->vm_flags & MW_VM_IO))
         return false;
-    if (!mw_mapping_is_anonymous(map))
+    if (!mw_mapping_is_anonymous(map) || map->end >> 63) /* user space is below, everywhere */
         return false;
     return map->name[0] != '[' || strcmp(map->name, "[heap]") == 0 ||
            strncmp(map->name, "[anon", 5) == 0;

@@ -9,7 +9,9 @@
  *   │ chunk … chunk │0x11│0x11│ somebody else's bytes │ chunk … top │
  *
  * The sum over segments and foreign gaps equals system_mem: that proves them complete. Chains are
- * checked by walking them; the scan for the start behind a gap is linear in the gap. */
+ * checked by walking them. The searches for a start try many: a chunk start that one chain went
+ * through is not gone through again, so they are linear in the memory searched. */
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
@@ -19,6 +21,7 @@
 #include <string.h>
 
 enum { FENCE_SIZE = 16, GAP_SCAN_MAX = 64 << 20 };
+static const uint64_t VISITED_SPAN_MAX = (uint64_t)64 << 30; /* 512 MiB of bits, touched where used */
 
 struct chain_end {
     mw_addr end;  /* first byte behind the segment */
@@ -49,10 +52,41 @@ mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit
     return 0;
 }
 
-/* Follow chunks from `chunk` to the arena's top or to fences. False when the chain breaks or
- * would pass limit. */
+/* Get ready to follow chains inside [start, limit). What is known for this limit is kept. */
+static enum mw_status visited_begin(struct mw_glibc *glibc, mw_addr start, mw_addr limit)
+{
+    struct mw_glibc_visited *visited = &glibc->visited;
+    assert(start < limit);
+    if (visited->bits && visited->limit == limit && visited->start <= start)
+        return MW_OK;
+    free(visited->bits);
+    mw_addr end = limit - start > VISITED_SPAN_MAX ? start + VISITED_SPAN_MAX : limit;
+    start &= ~(mw_addr)15;
+    *visited = (struct mw_glibc_visited){start, end, limit, mw_calloc((end - start) / 128 + 1, 1)};
+    return visited->bits ? MW_OK : MW_NOMEM;
+}
+
+/* Has a chain been here? It has from now on. */
+static bool visited_test_and_set(struct mw_glibc_visited *visited, mw_addr chunk)
+{
+    if (chunk < visited->start || chunk >= visited->end)
+        return false;
+    uint64_t slot = (chunk - visited->start) / 16;
+    uint8_t bit = (uint8_t)(1u << slot % 8);
+    bool before = visited->bits[slot / 8] & bit;
+    visited->bits[slot / 8] |= bit;
+    return before;
+}
+
+static bool head_may_start(uint64_t head)
+{
+    return (head & 7) == MW_GLIBC_PREV_INUSE && (head & ~(uint64_t)7) >= MW_GLIBC_MINSIZE;
+}
+
+/* Follow chunks from `chunk` to the arena's top or to fences. False when the chain breaks, would
+ * pass limit or, with visited, comes to where an earlier one has been. */
 static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit,
-                         struct chain_end *end_out)
+                         struct mw_glibc_visited *visited, struct chain_end *end_out)
 {
     mw_addr top = glibc->arenas.items[0].top;
     while (chunk < limit) { /* each step is at least MINSIZE */
@@ -72,6 +106,8 @@ static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit,
         if (size < MW_GLIBC_MINSIZE || size % 16 || size > limit - chunk ||
             (head & (MW_GLIBC_IS_MMAPPED | MW_GLIBC_NON_MAIN)))
             return false;
+        if (visited && visited_test_and_set(visited, chunk))
+            return false;
         chunk += size;
     }
     return false;
@@ -81,33 +117,61 @@ static enum mw_status segment_add(struct mw_glibc *glibc, mw_addr start, mw_addr
                                   const struct chain_end *end, enum mw_segment_kind kind,
                                   bool locked)
 {
-    struct mw_glibc_arena *arena = &glibc->arenas.items[0];
-    struct mw_glibc_segment segment = {
+    const struct mw_glibc_segment segment = {
         .public = {.start = start, .end = end->end, .kind = kind, .arena = 0},
         .first_chunk = first_chunk,
-        .top = end->has_top ? arena->top : 0,
+        .top = end->has_top ? glibc->arenas.items[0].top : 0,
         .locked = locked,
     };
-    arena->segment_bytes += end->end - start;
-    arena->public.heap_count++;
-    return mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, segment);
+    return mw_glibc_segment_push(glibc, &segment);
 }
 
-/* Behind the fences at gap somebody else used sbrk: find where the heap goes on. */
-static mw_addr gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limit,
-                        struct chain_end *end_out)
+enum mw_status mw_glibc_segment_push(struct mw_glibc *glibc,
+                                     const struct mw_glibc_segment *segment)
 {
-    if (limit - gap > GAP_SCAN_MAX)
-        limit = gap + GAP_SCAN_MAX;
-    for (mw_addr at = gap; at < limit; at += 16) {
+    uint64_t size = segment->public.end - segment->public.start;
+    assert(segment->public.start < segment->public.end);
+    enum mw_status status = mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, *segment);
+    if (status == MW_LIMIT) {
+        mw_finding_add(glibc->findings, "heaps-too-many", segment->public.start, size,
+                       "malloc has more heaps and mappings than are looked at");
+        return MW_OK;
+    }
+    if (status == MW_OK && segment->public.arena != MW_ARENA_NONE) {
+        struct mw_glibc_arena *arena = &glibc->arenas.items[segment->public.arena];
+        arena->segment_bytes += size;
+        arena->public.heap_count++;
+    }
+    return status;
+}
+
+/* Behind the fences at gap somebody else used sbrk: find where the heap goes on, *start_out; 0 when
+ * it does not. */
+static enum mw_status gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limit,
+                               struct chain_end *end_out, mw_addr *start_out)
+{
+    *start_out = 0;
+    enum mw_status status = visited_begin(glibc, gap, limit);
+    mw_addr last = limit - gap > GAP_SCAN_MAX ? gap + GAP_SCAN_MAX : limit;
+    for (mw_addr at = gap; at < last && status == MW_OK; at += 16) {
         uint64_t head;
         if (!chunk_size_read(glibc, at, &head))
-            return 0;
-        if ((head & 7) == MW_GLIBC_PREV_INUSE && (head & ~(uint64_t)7) >= MW_GLIBC_MINSIZE &&
-            chain_follow(glibc, at, limit, end_out))
-            return at;
+            return MW_OK;
+        if (head_may_start(head) &&
+            chain_follow(glibc, at, limit, &glibc->visited, end_out)) {
+            *start_out = at;
+            return MW_OK;
+        }
+        if (at % MW_WINDOW_BYTES == 0 && mw_context_canceled(glibc->context))
+            return MW_CANCELED;
     }
-    return 0;
+    return status;
+}
+
+static enum mw_status gap_add(struct mw_glibc *glibc, mw_addr start, mw_addr end)
+{
+    struct mw_glibc_range range = {start, end};
+    return start < end ? mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range) : MW_OK;
 }
 
 /* Does this region grow by brk? A core has no name for it: there it is the one of sbrk_base. */
@@ -130,8 +194,9 @@ static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_
         kind = MW_SEGMENT_MORECORE;
     mw_window_reset(&glibc->window, run->end);
     struct chain_end end;
-    while (at < run->end) {
-        if (!chain_follow(glibc, at, run->end, &end)) {
+    bool is_whole = chain_follow(glibc, at, run->end, NULL, &end);
+    for (;;) {
+        if (!is_whole) {
             mw_finding_add(glibc->findings, "main-heap-broken", at, run->end - at,
                            "the chunks of the main arena break off");
             end = (struct chain_end){run->end, false};
@@ -140,48 +205,44 @@ static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_
         if (status != MW_OK || end.has_top || end.end >= run->end)
             return status;
         mw_addr gap = end.end;
-        at = gap_scan(glibc, gap, run->end, &end);
-        if (at == 0)
-            return MW_OK; /* the arena went on elsewhere */
-        struct mw_glibc_range range = {gap, at};
-        if (at > gap) {
-            status = mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range);
-            glibc->arenas.items[0].segment_bytes += at - gap;
-        }
+        status = gap_scan(glibc, gap, run->end, &end, &start);
+        if (status != MW_OK || start == 0)
+            return status; /* the arena went on elsewhere */
+        status = gap_add(glibc, gap, start);
         if (status != MW_OK)
             return status;
-        start = at;
+        glibc->arenas.items[0].segment_bytes += start - gap;
+        at = start;
     }
-    return MW_OK;
 }
 
 enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_addr end)
 {
     struct mw_glibc_segment *segment = &glibc->segments.items[index];
-    mw_addr limit = segment->public.end;
+    struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    mw_addr limit = segment->public.end, start;
     assert(end < limit);
     struct mw_glibc_segment rest = *segment;
     segment->public.end = end;
     segment->top = 0;
     segment->at_brk = false;
+    arena->segment_bytes -= limit - end;
     struct chain_end chain;
     mw_window_reset(&glibc->window, limit);
-    mw_addr start = gap_scan(glibc, end, limit, &chain);
-    if (start == 0) {
+    enum mw_status status = gap_scan(glibc, end, limit, &chain, &start);
+    if (status == MW_OK && start == 0)
         mw_finding_add(glibc->findings, "main-heap-lost", end, limit - end,
                        "the main arena could not be followed behind a foreign sbrk");
-        glibc->arenas.items[0].segment_bytes -= limit - end;
-        return MW_OK;
-    }
+    if (status != MW_OK || start == 0)
+        return status;
+    status = gap_add(glibc, end, start);
+    if (status != MW_OK)
+        return status;
+    arena->segment_bytes += start - end;
     rest.public = (struct mw_heap_segment){
         .start = start, .end = limit, .kind = rest.public.kind, .arena = rest.public.arena};
     rest.first_chunk = start;
-    glibc->arenas.items[0].public.heap_count++;
-    struct mw_glibc_range range = {end, start};
-    enum mw_status status = MW_OK;
-    if (start > end)
-        status = mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range);
-    return status == MW_OK ? mw_vec_push(&glibc->segments, MW_LIMIT_HEAP_SEGMENTS, rest) : status;
+    return mw_glibc_segment_push(glibc, &rest);
 }
 
 /* The common case without reading a chunk: one segment, as long as system_mem says. A foreign sbrk
@@ -202,14 +263,17 @@ static bool single_segment_fits(struct mw_glibc *glibc, const struct mw_glibc_ru
 static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
                                          const struct mw_glibc_run *run, mw_addr *next_out)
 {
-    uint64_t head;
+    const struct mw_glibc_arena *arena = &glibc->arenas.items[0];
+    uint64_t head, missing = arena->public.system_bytes - arena->segment_bytes;
     struct chain_end end;
     *next_out = page + glibc->image->page_size;
-    if (!chunk_size_read(glibc, page, &head) || (head & 7) != MW_GLIBC_PREV_INUSE ||
-        (head & ~(uint64_t)7) < MW_GLIBC_MINSIZE || !chain_follow(glibc, page, run->end, &end))
+    if (!chunk_size_read(glibc, page, &head) || !head_may_start(head))
         return MW_OK;
-    if (end.end % glibc->image->page_size != 0)
-        return MW_OK;
+    mw_addr limit = mw_glibc_next_segment(glibc, page, run->end);
+    enum mw_status status = visited_begin(glibc, page, limit);
+    if (status != MW_OK || !chain_follow(glibc, page, limit, &glibc->visited, &end) ||
+        end.end % glibc->image->page_size != 0 || end.end - page > missing)
+        return status;
     *next_out = end.end;
     return segment_add(glibc, page, page, &end, MW_SEGMENT_MORECORE, run->locked);
 }
@@ -218,6 +282,7 @@ mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *ru
                            enum mw_status *status)
 {
     mw_addr page_size = glibc->image->page_size, end;
+    page = (page + page_size - 1) & ~(page_size - 1);
     if (mw_context_canceled(glibc->context)) {
         *status = MW_CANCELED;
         return run->end;
@@ -254,7 +319,8 @@ static enum mw_status morecore_segments_find(struct mw_glibc *glibc)
     return status;
 }
 
-bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out)
+/* Index of the first segment that ends after address, as of the last sort. */
+static size_t segment_lower_bound(const struct mw_glibc *glibc, mw_addr address)
 {
     size_t low = 0, high = glibc->sorted_count;
     while (low < high) {
@@ -264,10 +330,25 @@ bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr 
         else
             high = middle;
     }
-    if (low == glibc->sorted_count || glibc->segments.items[low].public.start > address)
+    return low;
+}
+
+bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out)
+{
+    size_t at = segment_lower_bound(glibc, address);
+    if (at == glibc->sorted_count || glibc->segments.items[at].public.start > address)
         return false;
-    *end_out = glibc->segments.items[low].span_end;
+    *end_out = glibc->segments.items[at].span_end;
     return true;
+}
+
+mw_addr mw_glibc_next_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr limit)
+{
+    size_t at = segment_lower_bound(glibc, address);
+    if (at == glibc->sorted_count)
+        return limit;
+    mw_addr start = glibc->segments.items[at].public.start;
+    return start < limit ? start : limit;
 }
 
 /* top can be given back only while it ends at the program break, which is the end of [heap]. */
@@ -286,7 +367,8 @@ static void brk_end_mark(struct mw_glibc *glibc)
 enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc)
 {
     struct mw_glibc_arena *arena = &glibc->arenas.items[0];
-    if (arena->public.system_bytes == 0)
+    mw_addr first_bin = arena->public.address + glibc->state->bins - 16;
+    if (arena->public.system_bytes == 0 && (arena->top == 0 || arena->top == first_bin))
         return MW_OK; /* malloc was never called, or only in thread arenas */
     const struct mw_glibc_run *run = mw_glibc_run_of(glibc, glibc->sbrk_base);
     enum mw_status status = MW_OK;
@@ -318,4 +400,28 @@ void mw_glibc_sort_segments(struct mw_glibc *glibc)
     for (size_t i = 0; i < glibc->segments.count; i++)
         glibc->segments.items[i].span_end = glibc->segments.items[i].public.end;
     glibc->sorted_count = glibc->segments.count;
+}
+
+void mw_glibc_drop_overlaps(struct mw_glibc *glibc)
+{
+    size_t kept = 0;
+    mw_addr end = 0;
+    mw_glibc_sort_segments(glibc);
+    for (size_t i = 0; i < glibc->segments.count; i++) {
+        const struct mw_glibc_segment *segment = &glibc->segments.items[i];
+        uint64_t size = segment->public.end - segment->public.start;
+        if (segment->public.start >= end) {
+            end = segment->public.end;
+            glibc->segments.items[kept++] = *segment;
+            continue;
+        }
+        mw_finding_add(glibc->findings, "heaps-overlap", segment->public.start, size,
+                       "two heaps of malloc lie over each other; the second was left out");
+        if (segment->public.arena != MW_ARENA_NONE) {
+            glibc->arenas.items[segment->public.arena].segment_bytes -= size;
+            glibc->arenas.items[segment->public.arena].public.heap_count--;
+        }
+    }
+    glibc->segments.count = kept;
+    glibc->sorted_count = kept;
 }

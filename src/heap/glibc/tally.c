@@ -33,31 +33,6 @@ struct tally {
     MW_VEC(struct mw_pin) pin_rows;
 };
 
-/* Residency of the segment's pages; unknown when the image has none. */
-static enum mw_status pages_load(struct tally *tally)
-{
-    struct mw_image *image = tally->glibc->image;
-    struct mw_glibc_pages *pages = &tally->pages;
-    const struct mw_heap_segment *segment = &tally->segment->public;
-    mw_addr page = image->page_size;
-    pages->known = false;
-    if (!(image->can & MW_CAN_PAGES))
-        return MW_OK;
-    pages->start = segment->start & ~(page - 1);
-    pages->shift = (unsigned)__builtin_ctzll(page);
-    pages->count = (size_t)((segment->end - pages->start + page - 1) >> pages->shift);
-    if (pages->count > pages->room) {
-        uint8_t *grown = mw_regrow(pages->flags, pages->room, pages->count, 1);
-        if (!grown)
-            return MW_NOMEM;
-        pages->flags = grown;
-        pages->room = pages->count;
-    }
-    pages->known =
-        mw_image_pages(image, pages->start, pages->count, pages->flags, NULL) == MW_OK;
-    return MW_OK;
-}
-
 /* What a free block last held, one sample per SAMPLE_STEP resident bytes. */
 static void content_sample(struct tally *tally, const struct mw_block *block, uint64_t rss)
 {
@@ -254,7 +229,8 @@ static enum mw_status segment_tally(struct tally *tally, size_t index)
     tally->segment = segment;
     uint32_t arena = segment->public.arena;
     tally->arena = arena == MW_ARENA_NONE ? NULL : &glibc->arenas.items[arena].public;
-    enum mw_status status = pages_load(tally);
+    enum mw_status status = mw_glibc_pages_begin(&tally->pages, glibc->image,
+                                                 segment->public.start, segment->public.end);
     if (status != MW_OK)
         return status;
     tally->trim =
@@ -291,7 +267,7 @@ static int pin_compare(const void *a, const void *b)
 /* Do the sums equal what glibc itself counts? Says what does not as a finding. */
 static bool reconcile(struct mw_glibc *glibc, const struct mw_allocator *allocator)
 {
-    bool good = allocator->skipped_bytes == 0;
+    bool good = allocator->skipped_bytes == 0 && !glibc->ring_is_torn;
     for (size_t i = 0; i < glibc->arenas.count; i++) {
         struct mw_glibc_arena *arena = &glibc->arenas.items[i];
         arena->public.reconciled = arena->segment_bytes == arena->public.system_bytes &&
@@ -352,7 +328,7 @@ static enum mw_status allocator_fill(struct tally *tally)
         allocator->free_bytes += arena->free_bytes;
         allocator->free_count += arena->free_count;
         allocator->metadata_bytes += arena->metadata_bytes - arena->skipped_bytes;
-        allocator->system_bytes += arena->system_bytes;
+        allocator->system_bytes += glibc->arenas.items[i].segment_bytes;
     }
     for (size_t i = 0; i < glibc->segments.count; i++) {
         const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
