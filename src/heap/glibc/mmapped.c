@@ -68,19 +68,9 @@ static void moved_header_find(struct mw_glibc *glibc, mw_addr start, mw_addr run
         }
         if (offset == 0 || offset == last)
             continue;
-<<<<<<< HEAD
-        last = chunk;
-        uint64_t words[2], offset = chunk - start;
-        if (mw_image_read_present(glibc->image, chunk, words, sizeof words) < sizeof words)
-            return 0;
-        if ((words[0] & ~(uint64_t)1) == offset &&
-            words[1] == ((total - offset - tail) | MW_GLIBC_IS_MMAPPED))
-            return offset;
-=======
         last = offset;
         if (moved_header_test(glibc, start, run_end, offset, block))
             return;
->>>>>>> heaptests
     }
 }
 
