@@ -4,21 +4,20 @@
  * this version does not compute it. So whatever is said here is a candidate, its basis is
  * `possible`, and it gives way to what is counted:
  *
- *   - at the top, class leaked, only where one size holds half of what is in use, a quarter of the
- *     RSS and more than malloc keeps free: then the question "leak or cache?" is the answer that
- *     the engineer needs first;
- *   - below that, from 30 % of what is in use, a part of `healthy` and of its class: in use, and
- *     not decided.
+ *   - a verdict only where one size holds half of what is in use and a quarter of the RSS: then the
+ *     question "leak or cache?" is the answer that the engineer needs. Its class is leaked where it
+ *     is more than malloc keeps free, otherwise needed, so that it stays below what is proven;
+ *   - below that, from 30 % of what is in use, one line in the evidence of `healthy`.
  *
- * docs/design/006-verdict-engine.md argues for the two thresholds. */
+ * docs/design/006-verdict-engine.md argues for the thresholds. */
 #include "verdict/build.h"
 
 #include <stdio.h>
 
 enum {
     BLOCKS_MIN = 1000,
-    UNDECIDED_IN_USE_PERCENT = 30,
-    UNDECIDED_RSS_PERCENT = 5,
+    NOTE_IN_USE_PERCENT = 30,
+    NOTE_RSS_PERCENT = 5,
     LEAK_IN_USE_PERCENT = 50,
     LEAK_RSS_PERCENT = 25,
 };
@@ -111,33 +110,29 @@ void mw_rule_native_leak(struct mw_scope *scope)
 {
     struct size_group group = largest_group(scope);
     if (!holds_of_in_use(scope, &group, LEAK_IN_USE_PERCENT) ||
-        !mw_is_worth(scope, group.bytes, LEAK_RSS_PERCENT, LEAK_BYTES_MIN) ||
-        group.bytes <= mw_kept_bytes(scope))
+        !mw_is_worth(scope, group.bytes, LEAK_RSS_PERCENT, LEAK_BYTES_MIN))
         return;
     if (scope->left[MW_CATEGORY_MALLOC_IN_USE] < group.bytes / 2)
         return; /* never touched, or swapped: not what fills the RSS */
+    uint64_t kept = mw_kept_bytes(scope);
     uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_IN_USE, group.bytes);
-    scope->leak = mw_verdict_add(scope, "native-leak", MW_CLASS_LEAKED, MW_BASIS_POSSIBLE, bytes);
-    candidate_evidence(scope, scope->leak, &group);
-    candidate_ruled_out(scope, scope->leak);
-}
-
-bool mw_candidate_is_undecided(const struct mw_scope *scope)
-{
-    struct size_group group = largest_group(scope);
-    return !scope->leak && holds_of_in_use(scope, &group, UNDECIDED_IN_USE_PERCENT) &&
-           mw_is_worth(scope, group.bytes, UNDECIDED_RSS_PERCENT, MW_MIB);
-}
-
-void mw_rule_native_leak_undecided(struct mw_scope *scope)
-{
-    if (!scope->healthy || !mw_candidate_is_undecided(scope))
-        return;
-    struct size_group group = largest_group(scope);
     struct mw_verdict *verdict =
-        mw_verdict_add(scope, "native-leak", MW_CLASS_NEEDED, MW_BASIS_POSSIBLE,
-                       mw_least(group.bytes, scope->healthy->bytes));
-    verdict->part_of = scope->healthy->id;
-    scope->healthy->basis = MW_BASIS_POSSIBLE;
+        mw_verdict_add(scope, "native-leak", bytes > kept ? MW_CLASS_LEAKED : MW_CLASS_NEEDED,
+                       MW_BASIS_POSSIBLE, bytes);
+    scope->leak = verdict;
     candidate_evidence(scope, verdict, &group);
+    candidate_ruled_out(scope, verdict);
+}
+
+void mw_candidate_note(struct mw_scope *scope, struct mw_verdict *verdict)
+{
+    struct size_group group = largest_group(scope);
+    if (scope->leak || !holds_of_in_use(scope, &group, NOTE_IN_USE_PERCENT) ||
+        !mw_is_worth(scope, group.bytes, NOTE_RSS_PERCENT, MW_MIB))
+        return;
+    mw_verdict_figure(scope, verdict, "heap walk", group.count,
+                      "%s blocks of %s hold %s, %u%% of what is in use in malloc: worth a second "
+                      "look at their count",
+                      MW_COUNT(group.count), MW_SIZE(group.size_bytes), MW_BYTES(group.bytes),
+                      mw_percent(group.bytes, scope->figures.in_use_bytes));
 }

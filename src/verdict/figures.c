@@ -257,17 +257,6 @@ void mw_figures_build(struct mw_scope *scope)
     scope->unit = mw_unit_for(figures->total_bytes);
 }
 
-uint64_t mw_wrong_bytes(const struct mw_scope *scope)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < scope->verdicts->count; i++) {
-        const struct mw_verdict *verdict = &scope->verdicts->items[i];
-        if (verdict->verdict_class <= MW_CLASS_KEPT && !verdict->part_of)
-            sum = mw_sum(sum, verdict->bytes);
-    }
-    return sum;
-}
-
 bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent, uint64_t min_bytes)
 {
     return bytes >= min_bytes && bytes >= scope->figures.total_bytes / 100 * percent;

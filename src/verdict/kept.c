@@ -156,6 +156,8 @@ void mw_rule_arena_proliferation(struct mw_scope *scope)
                         MW_BYTES(figures->parts.trimmable));
     stacks_ruled_out(scope, verdict);
     direct_ruled_out(scope, verdict);
+    if (mw_known_streams(scope))
+        mw_remedy_stream(scope, verdict);
     mw_remedy_arena_cap(scope, verdict);
     if (figures->other.trimmable_bytes >= figures->main.trimmable_bytes)
         mw_remedy_trim(scope, verdict);
@@ -298,6 +300,7 @@ void mw_rule_allocator_cache(struct mw_scope *scope)
     if (figures->foreign_free_bytes > figures->parts.cached) {
         mw_text_set(scope, &verdict->summary,
                     "%s is kept free by the allocator for the next allocations", MW_BYTES(bytes));
+        mw_remedy_release_settings(scope, verdict);
     } else {
         mw_text_set(scope, &verdict->summary,
                     "%s of freed blocks waits in the tcaches of threads: small blocks kept for "

@@ -37,6 +37,11 @@ static void look_icinga_api(struct mw_scope *scope)
                             "attributes or objects a request, fewer requests at once");
 }
 
+bool mw_known_streams(const struct mw_scope *scope)
+{
+    return is_icinga_api(scope);
+}
+
 const char *mw_known_stream_action(const struct mw_scope *scope)
 {
     return is_icinga_api(scope) ? "stream the responses (Icinga 2 >= 2.16)"

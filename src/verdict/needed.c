@@ -322,14 +322,13 @@ static void healthy_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict
 }
 
 /* "Healthy" is a statement about the process: not beside a tenth that is kept or may be leaked,
- * nor when a quarter has no owner or was not looked into. A candidate that stays undecided is its
- * part. */
+ * nor when a quarter has no owner or was not looked into. */
 static bool healthy_holds(const struct mw_scope *scope)
 {
+    uint64_t suspect = mw_sum(mw_kept_bytes(scope), scope->leak ? scope->leak->bytes : 0);
     uint64_t dark =
         mw_sum(scope->left[MW_CATEGORY_MALLOC_UNSPLIT], scope->left[MW_CATEGORY_UNKNOWN]);
-    return mw_candidate_is_undecided(scope) || (!mw_is_worth(scope, mw_wrong_bytes(scope), 10, 1) &&
-                                                !mw_is_worth(scope, dark, 25, MW_MIB));
+    return !mw_is_worth(scope, suspect, 10, 1) && !mw_is_worth(scope, dark, 25, MW_MIB);
 }
 
 void mw_rule_healthy(struct mw_scope *scope)
@@ -354,6 +353,7 @@ void mw_rule_healthy(struct mw_scope *scope)
                 "a second look can tell growth",
                 MW_BYTES(bytes), MW_BYTES(in_use));
     healthy_evidence(scope, verdict, taken);
+    mw_candidate_note(scope, verdict);
     healthy_ruled_out(scope, verdict);
 }
 

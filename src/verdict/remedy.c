@@ -52,7 +52,8 @@ void mw_remedy_stream(struct mw_scope *scope, struct mw_verdict *verdict)
     verify_restart(scope, remedy);
 }
 
-uint64_t mw_remedy_arena_count(const struct mw_scope *scope)
+/* The cap to propose: the CPU quota, else a few for a large machine and two for a small one. */
+static uint64_t arena_count_proposed(const struct mw_scope *scope)
 {
     const struct mw_cgroup *cgroup = scope->evidence->cgroup;
     const struct mw_process *process = scope->process;
@@ -108,7 +109,7 @@ static uint64_t arena_cap_low(const struct mw_arena_sums *other, uint64_t count)
 void mw_remedy_arena_cap(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_figures *figures = &scope->figures;
-    uint64_t count = mw_remedy_arena_count(scope);
+    uint64_t count = arena_count_proposed(scope);
     uint64_t in_force = figures->glibc->parameters.arena_max;
     if (mw_sum(figures->other.count, figures->main.count) <= count ||
         (in_force > 0 && in_force <= count))
@@ -163,10 +164,16 @@ void mw_remedy_move_pin(struct mw_scope *scope, struct mw_verdict *verdict,
     mw_text_set(scope, &remedy->verify, "memwhy pins %s", MW_PID);
 }
 
+void mw_remedy_release_settings(struct mw_scope *scope, struct mw_verdict *verdict)
+{
+    struct mw_remedy *remedy =
+        mw_remedy_add(scope, verdict, "the allocator's decay or release settings, restart");
+    mw_text_set(scope, &remedy->basis, "not predictable: depends on the load between two peaks");
+    verify_restart(scope, remedy);
+}
+
 void mw_remedy_tcache(struct mw_scope *scope, struct mw_verdict *verdict)
 {
-    if (!mw_is_worth(scope, verdict->bytes, 2, MW_MIB))
-        return;
     struct mw_remedy *remedy =
         mw_remedy_add(scope, verdict, "GLIBC_TUNABLES=glibc.malloc.tcache_count=0, restart");
     mw_remedy_gain(remedy, 0, verdict->bytes);

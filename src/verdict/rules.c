@@ -27,7 +27,6 @@ const struct mw_rule mw_rules[] = {
     {"file-maps", mw_rule_file_maps},
     {"shared-memory", mw_rule_shared_memory},
     {"healthy", mw_rule_healthy},
-    {"native-leak, undecided", mw_rule_native_leak_undecided},
     {"unknown", mw_rule_unknown},
     {"peak", mw_beside_peak},
     {"was", mw_beside_was},

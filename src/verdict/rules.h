@@ -99,8 +99,6 @@ uint64_t mw_ledger_take(struct mw_scope *scope, enum mw_category category, uint6
 /* Is this worth a sentence: at least percent of the total and min_bytes? */
 bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent,
                  uint64_t min_bytes);
-/* Sum of the top-level verdicts of the classes leaked, growing and kept. */
-uint64_t mw_wrong_bytes(const struct mw_scope *scope);
 /* Sum of the top-level verdicts of class kept. */
 uint64_t mw_kept_bytes(const struct mw_scope *scope);
 /* The kept state that holds the most bytes, NULL when none does. */
@@ -132,11 +130,10 @@ void mw_rule_file_maps(struct mw_scope *scope);
 void mw_rule_shared_memory(struct mw_scope *scope);
 void mw_rule_healthy(struct mw_scope *scope);
 void mw_rule_native_leak(struct mw_scope *scope);
-void mw_rule_native_leak_undecided(struct mw_scope *scope);
 void mw_rule_unknown(struct mw_scope *scope);
 
-/* Is there a group of blocks that mw_rule_native_leak_undecided() will speak of? */
-bool mw_candidate_is_undecided(const struct mw_scope *scope);
+/* Evidence: the size that holds much of what is in use, where that is no verdict of its own. */
+void mw_candidate_note(struct mw_scope *scope, struct mw_verdict *verdict);
 
 /* Beside the verdicts: beside.c, settings.c, known.c */
 void mw_beside_peak(struct mw_scope *scope);
@@ -145,6 +142,8 @@ void mw_beside_container(struct mw_scope *scope);
 void mw_beside_settings(struct mw_scope *scope);
 void mw_beside_leftovers(struct mw_scope *scope);
 void mw_beside_known(struct mw_scope *scope);
+/* Is this a program whose cure is known to be streaming? */
+bool mw_known_streams(const struct mw_scope *scope);
 /* What streaming means for a program with a known cause; a general phrase otherwise. */
 const char *mw_known_stream_action(const struct mw_scope *scope);
 
@@ -179,9 +178,8 @@ void mw_remedy_pin_threshold(struct mw_scope *scope, struct mw_verdict *verdict)
 void mw_remedy_other_allocator(struct mw_scope *scope, struct mw_verdict *verdict);
 void mw_remedy_move_pin(struct mw_scope *scope, struct mw_verdict *verdict,
                         const struct mw_pin *pin);
+void mw_remedy_release_settings(struct mw_scope *scope, struct mw_verdict *verdict);
 void mw_remedy_tcache(struct mw_scope *scope, struct mw_verdict *verdict);
 void mw_remedy_stacks(struct mw_scope *scope, struct mw_verdict *verdict, uint64_t per_thread);
-/* The arena cap to propose here, from the CPU quota or the CPUs. */
-uint64_t mw_remedy_arena_count(const struct mw_scope *scope);
 
 #endif

@@ -351,6 +351,21 @@ static void test_tcache_is_the_allocators_cache(void **state)
     mw_verdicts_deinit(&verdicts);
 }
 
+/* A walked allocator of another kind: what it keeps free is its cache. */
+static void test_another_allocators_free_memory_is_its_cache(void **state)
+{
+    (void)state;
+    world_arena(&world, PAGES(40), 0, 0, PAGES(20));
+    world.allocator.kind = "musl";
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    const struct mw_verdict *first = &verdicts.items[0];
+    assert_string_equal(first->id, "allocator-cache");
+    assert_int_equal(first->bytes, PAGES(40));
+    assert_false(remedy_get(first, "decay or release settings")->has_gain);
+    assert_null(mw_verdict_find(&verdicts, "trimmable-free"));
+    mw_verdicts_deinit(&verdicts);
+}
+
 /* Since 2.43 the tcache may hold mmapped blocks, which are in no arena. */
 static void test_cached_mmapped_blocks_are_cached(void **state)
 {
@@ -493,6 +508,7 @@ int main(void)
         TEST(test_tops_of_few_arenas_are_called_so),
         TEST(test_top_off_the_brk_is_not_interior),
         TEST(test_tcache_is_the_allocators_cache),
+        TEST(test_another_allocators_free_memory_is_its_cache),
         TEST(test_cached_mmapped_blocks_are_cached),
         TEST(test_pin_look_alikes),
         TEST(test_adaptive_threshold_look_alikes),
