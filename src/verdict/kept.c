@@ -164,15 +164,22 @@ void mw_rule_arena_proliferation(struct mw_scope *scope)
     mw_remedy_other_allocator(scope, verdict);
 }
 
+/* Which part of its deciding evidence is missing. */
 static void arenas_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 {
-    const struct mw_arena_sums *other = &scope->figures.other;
-    uint64_t arenas = mw_sum(other->count, scope->figures.main.count);
-    mw_verdict_rule_out(scope, verdict, "arena-proliferation",
-                        "%s arena%s of at most %s; those of threads hold %s free, their tops %s",
-                        MW_COUNT(arenas), MW_PLURAL(arenas),
-                        MW_COUNT(scope->figures.glibc->arena_limit), MW_BYTES(other->free_bytes),
-                        MW_BYTES(other->top_bytes));
+    const struct mw_arena_sums *other = &scope->figures.other, *main = &scope->figures.main;
+    uint64_t arenas = mw_sum(other->count, main->count);
+    if (other->count >= 8 && other->free_bytes > main->free_bytes)
+        mw_verdict_rule_out(scope, verdict, "arena-proliferation",
+                            "only %s of %s thread arenas are half free; their tops hold %s",
+                            MW_COUNT(other->mostly_free_count), MW_COUNT(other->count),
+                            MW_BYTES(other->top_bytes));
+    else
+        mw_verdict_rule_out(
+            scope, verdict, "arena-proliferation",
+            "%s arena%s of at most %s; those of threads hold %s free, their tops %s",
+            MW_COUNT(arenas), MW_PLURAL(arenas), MW_COUNT(scope->figures.glibc->arena_limit),
+            MW_BYTES(other->free_bytes), MW_BYTES(other->top_bytes));
 }
 
 static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
