@@ -221,6 +221,14 @@ static void test_incident_jvm_predicts_each_remedy(void **state)
     mw_verdicts_deinit(&verdicts);
 }
 
+static const char *why_not(const struct mw_verdict *verdict, const char *id)
+{
+    for (size_t i = 0; i < verdict->ruled_out_count; i++)
+        if (strcmp(verdict->ruled_out[i].id, id) == 0)
+            return verdict->ruled_out[i].why;
+    return "";
+}
+
 /* One figure decides: each look-alike lacks one part of the evidence. */
 static void test_arenas_need_eight_that_outweigh_main_and_are_mostly_free(void **state)
 {
@@ -245,6 +253,10 @@ static void test_arenas_need_eight_that_outweigh_main_and_are_mostly_free(void *
             world_arena(&world, PAGES(cases[c].free), PAGES(3), PAGES(1), PAGES(cases[c].in_use));
         struct mw_verdicts verdicts = world_evaluate(&world);
         assert_int_equal(mw_verdict_find(&verdicts, "arena-proliferation") != NULL, cases[c].holds);
+        if (!cases[c].holds)
+            assert_non_null(strstr(why_not(&verdicts.items[0], "arena-proliferation"),
+                                   cases[c].in_use > 5 ? "only 0 of 8 thread arenas are half free"
+                                                       : "9 arenas of at most 64"));
         mw_verdicts_deinit(&verdicts);
     }
 }
