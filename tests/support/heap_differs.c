@@ -248,6 +248,7 @@ static const char *sizes_differ(const struct heap_builder *heap, const struct mw
                 continue;
             in_use += block->state == MW_BLOCK_IN_USE;
             free_count += block->state == MW_BLOCK_FREE || block->state == MW_BLOCK_TCACHE ||
+                          block->state == MW_BLOCK_TOP ||
                           block->state == MW_BLOCK_FASTBIN;
         }
         EQUAL("in_use_count of a size", got->sizes[i].in_use_count, in_use);
