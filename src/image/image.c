@@ -129,9 +129,39 @@ int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region)
     return image->ops->open_file ? image->ops->open_file(image, region) : -1;
 }
 
+/* Is the page's content anywhere but in the one page of zeros? */
+static bool page_has_content(uint8_t flags)
+{
+    return (flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) && !(flags & (MW_PAGE_ZERO | MW_PAGE_GUARD));
+}
+
+/* Pages [0, count) with their flags cover [address, address + length): read or zero each run of
+ * like pages. Returns the bytes that are good. */
+static size_t read_runs(struct mw_image *image, mw_addr address, uint8_t *out, size_t length,
+                        const uint8_t *flags, size_t count)
+{
+    size_t page = image->page_size, done = 0;
+    for (size_t first = 0, last; first < count; first = last) {
+        bool content = page_has_content(flags[first]);
+        for (last = first + 1; last < count && page_has_content(flags[last]) == content; last++)
+            ;
+        size_t end = last * page - (size_t)(address & (page - 1));
+        size_t part = (end < length ? end : length) - done;
+        size_t got = part;
+        if (content)
+            got = mw_image_read_some(image, address + done, out + done, part);
+        else
+            memset(out + done, 0, part);
+        done += got;
+        if (got < part)
+            break;
+    }
+    return done;
+}
+
 size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buffer, size_t length)
 {
-    enum { BATCH = 64 };
+    enum { BATCH = 256 };
     if (!(image->can & MW_CAN_PAGES))
         return mw_image_read_some(image, address, buffer, length);
     uint8_t flags[BATCH], *out = buffer;
@@ -143,15 +173,10 @@ size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buff
         size_t count = ((size_t)(at - first) + step + page - 1) / page;
         if (mw_image_pages(image, first, count, flags, NULL) != MW_OK)
             return done;
-        for (size_t i = 0; i < count; i++) {
-            size_t part = page - (size_t)((address + done) & (page - 1));
-            part = part < length - done ? part : length - done;
-            if (!(flags[i] & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) || (flags[i] & MW_PAGE_ZERO))
-                memset(out + done, 0, part);
-            else if (mw_image_read_some(image, address + done, out + done, part) < part)
-                return done;
-            done += part;
-        }
+        size_t got = read_runs(image, at, out + done, step, flags, count);
+        done += got;
+        if (got < step)
+            return done;
     }
     return done;
 }

@@ -9,6 +9,7 @@
 #include "session/session.h"
 
 #include "base/clock.h"
+#include "blocks/sample.h"
 #include "image/open.h"
 #include "proc/cgroup.h"
 
@@ -19,7 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WALK_TRIES = 24, UNRECONCILED_TRIES = 3, SLEEP_NS_MAX = 16000000 };
+enum { WALK_TRIES = 24, UNRECONCILED_TRIES = 3, SLEEP_NS_MAX = 16000000, VISITORS_MAX = 4 };
+
+/* One size of block that holds this share of what is in use is asked about: leak or cache? */
+enum { SUSPECT_PERCENT = 30 };
+static const uint64_t SUSPECT_BYTES_MIN = (uint64_t)1 << 20;
+static const uint64_t SUSPECT_SEARCH_BYTES_MAX = (uint64_t)2 << 30;
 
 static void partial_because(struct mw_analysis *analysis, const struct mw_error *why)
 {
@@ -37,9 +43,29 @@ static void wait_before_retry(unsigned attempt)
     nanosleep(&pause, NULL);
 }
 
+/* The caller's options with one visitor more: the sample of blocks. */
+struct sampled_options {
+    struct mw_heap_options heap;
+    struct mw_heap_visitor visitors[VISITORS_MAX];
+    struct mw_block_samples *samples;
+};
+
+static void sampled_options_init(struct sampled_options *sampled,
+                                 const struct mw_analysis_options *options,
+                                 struct mw_block_samples *samples)
+{
+    *sampled = (struct sampled_options){.heap = options->heap, .samples = samples};
+    if (!samples || options->heap.visitor_count >= VISITORS_MAX)
+        return;
+    for (size_t i = 0; i < options->heap.visitor_count; i++)
+        sampled->visitors[i] = options->heap.visitors[i];
+    sampled->visitors[sampled->heap.visitor_count++] = mw_block_samples_visitor(samples);
+    sampled->heap.visitors = sampled->visitors;
+}
+
 /* One walk under one stop. */
 static enum mw_status walk_once(struct mw_analysis *analysis, const struct mw_heap_walker *walker,
-                                const struct mw_analysis_options *options,
+                                const struct sampled_options *options,
                                 struct mw_context *context, struct mw_allocator *allocator,
                                 struct mw_findings *findings, struct mw_error *err)
 {
@@ -74,7 +100,7 @@ static void allocator_reset(struct mw_allocator *allocator)
 
 static enum mw_status walk_until_sound(struct mw_analysis *analysis,
                                        const struct mw_heap_walker *walker,
-                                       const struct mw_analysis_options *options,
+                                       const struct sampled_options *options,
                                        struct mw_context *context, struct mw_allocator *allocator,
                                        struct mw_error *err)
 {
@@ -89,6 +115,8 @@ static enum mw_status walk_until_sound(struct mw_analysis *analysis,
         }
         mw_findings_deinit(&findings);
         allocator_reset(allocator);
+        if (options->samples)
+            mw_block_samples_clear(options->samples);
         wait_before_retry(attempt);
         struct mw_error refresh_error;
         if (mw_image_refresh(&analysis->image, &refresh_error) != MW_OK) {
@@ -100,7 +128,7 @@ static enum mw_status walk_until_sound(struct mw_analysis *analysis,
 
 /* Probe every known allocator; walk those that can be walked. */
 static enum mw_status heaps_read(struct mw_analysis *analysis,
-                                 const struct mw_analysis_options *options,
+                                 const struct sampled_options *options,
                                  struct mw_context *context, struct mw_error *err)
 {
     for (size_t i = 0; mw_heap_walkers[i]; i++) {
@@ -126,6 +154,56 @@ static enum mw_status heaps_read(struct mw_analysis *analysis,
         }
     }
     return MW_OK;
+}
+
+/* The chunk size that holds the most bytes in use, when it is worth asking about; else 0. */
+static uint64_t suspect_size(const struct mw_allocator *allocator)
+{
+    uint64_t size = 0, most = SUSPECT_BYTES_MIN - 1;
+    for (size_t i = 0; i < allocator->size_count; i++) {
+        const struct mw_size_row *row = &allocator->sizes[i];
+        uint64_t bytes;
+        if (!__builtin_mul_overflow(row->size_bytes, row->in_use_count, &bytes) && bytes > most) {
+            most = bytes;
+            size = row->size_bytes;
+        }
+    }
+    return most >= allocator->in_use_bytes / 100 * SUSPECT_PERCENT ? size : 0;
+}
+
+/* Where one size holds much of the heap: does anything point to its blocks? */
+static enum mw_status suspect_search(struct mw_analysis *analysis,
+                                     const struct mw_block_samples *samples,
+                                     struct mw_context *context, struct mw_error *err)
+{
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        const struct mw_allocator *allocator = &analysis->allocators[i];
+        uint64_t size = allocator->walked ? suspect_size(allocator) : 0;
+        size_t count = 0;
+        const mw_addr *chunks = size ? mw_block_samples_of(samples, size, &count) : NULL;
+        if (chunks)
+            return mw_references_search(&analysis->image, chunks, count, size,
+                                        SUSPECT_SEARCH_BYTES_MAX, context, &analysis->references,
+                                        err);
+    }
+    return MW_OK;
+}
+
+/* Walk all heaps, and ask about the size of block that stands out. */
+static enum mw_status heaps_examine(struct mw_analysis *analysis,
+                                    const struct mw_analysis_options *options,
+                                    struct mw_context *context, struct mw_error *err)
+{
+    struct mw_block_samples *samples = NULL;
+    if (!options->skip_verdicts && !(samples = mw_block_samples_new()))
+        return mw_fail(err, MW_NOMEM, "out of memory");
+    struct sampled_options sampled;
+    sampled_options_init(&sampled, options, samples);
+    enum mw_status status = heaps_read(analysis, &sampled, context, err);
+    if (status == MW_OK && samples)
+        status = suspect_search(analysis, samples, context, err);
+    mw_block_samples_free(samples);
+    return status;
 }
 
 static enum mw_status claims_collect(struct mw_analysis *analysis, struct mw_error *err)
@@ -178,6 +256,7 @@ static enum mw_status verdicts_find(struct mw_analysis *analysis, struct mw_erro
         .runtime_count = analysis->runtime_count,
         .cgroup = &analysis->cgroup,
         .findings = &analysis->findings,
+        .references = analysis->references.size_bytes ? &analysis->references : NULL,
         .heap_was_read = analysis->heap_was_read,
     };
     return mw_verdicts_evaluate(&evidence, &analysis->verdicts, err);
@@ -189,7 +268,7 @@ static enum mw_status analysis_fill(struct mw_analysis *analysis,
 {
     enum mw_status status = MW_OK;
     if (!options->skip_heap && (analysis->image.can & MW_CAN_READ))
-        status = heaps_read(analysis, options, context, err);
+        status = heaps_examine(analysis, options, context, err);
     else if (!options->skip_heap && analysis->image.kind != MW_IMAGE_SMAPS)
         partial_because(analysis, &analysis->image.cannot_read);
     if (status == MW_OK)

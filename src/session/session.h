@@ -4,6 +4,7 @@
 
 #include "account/account.h"
 #include "base/context.h"
+#include "graph/references.h"
 #include "heap/walker.h"
 #include "image/image.h"
 #include "proc/cgroup.h"
@@ -23,6 +24,7 @@ struct mw_analysis {
     struct mw_cgroup cgroup;
     struct mw_verdicts verdicts;
     struct mw_findings findings;
+    struct mw_references references; /* to the blocks of the size that holds the most */
     bool heap_was_read;
     bool is_partial;             /* part of the question stays unanswered: exit 4 */
     struct mw_error why_partial; /* text and hint */

@@ -17,6 +17,7 @@
 
 #include "account/account.h"
 #include "base/finding.h"
+#include "graph/references.h"
 #include "heap/walker.h"
 #include "proc/cgroup.h"
 #include "runtime/probe.h"
@@ -90,6 +91,7 @@ struct mw_evidence {
     size_t runtime_count;
     const struct mw_cgroup *cgroup;
     const struct mw_findings *findings;
+    const struct mw_references *references; /* of the size that holds the most; NULL: not asked */
     bool heap_was_read; /* false: mapping level only */
 };
 

@@ -1,0 +1,136 @@
+/* graph/references.c: a linear search for pointers into a few blocks.
+ *
+ * Blocks are sorted; a word outside the span from the first to the last is dismissed by one
+ * compare, others by a binary search over at most 256 entries. Pages that are not in memory are
+ * zeros and are not read. */
+#include "graph/references.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP = 256 << 10 };
+
+struct search {
+    mw_addr starts[MW_REFERENCES_BLOCKS_MAX]; /* ascending: what malloc returned */
+    bool found[MW_REFERENCES_BLOCKS_MAX];
+    size_t count;
+    uint64_t usable;
+    mw_addr low;   /* first start */
+    uint64_t span; /* to the end of the last block */
+};
+
+static int address_compare(const void *a, const void *b)
+{
+    mw_addr left = *(const mw_addr *)a, right = *(const mw_addr *)b;
+    return left < right ? -1 : left > right;
+}
+
+static void search_init(struct search *search, const mw_addr *chunks, size_t count,
+                        uint64_t size_bytes)
+{
+    memset(search, 0, sizeof *search);
+    search->count = count;
+    search->usable = size_bytes - 8;
+    for (size_t i = 0; i < count; i++)
+        search->starts[i] = chunks[i] + 16;
+    qsort(search->starts, count, sizeof *search->starts, address_compare);
+    search->low = search->starts[0];
+    search->span = search->starts[count - 1] + search->usable - search->low;
+}
+
+/* The block that word points into, or count. */
+static size_t block_of(const struct search *search, mw_addr word)
+{
+    size_t low = 0, high = search->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (search->starts[middle] <= word)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || word - search->starts[low - 1] >= search->usable)
+        return search->count;
+    return low - 1;
+}
+
+static void words_search(struct search *search, const uint64_t *words, size_t count, mw_addr at)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (words[i] - search->low >= search->span)
+            continue;
+        size_t block = block_of(search, words[i]);
+        if (block == search->count)
+            continue;
+        mw_addr place = at + 8 * i;
+        if (place - search->starts[block] >= search->usable) /* not from within itself */
+            search->found[block] = true;
+    }
+}
+
+/* Memory that the program may keep pointers in. Shared memory is left out: what other processes
+ * see cannot hold pointers of this one. */
+static bool region_holds_pointers(const struct mw_mapping *map)
+{
+    const uint32_t wanted = MW_PERM_READ | MW_PERM_WRITE;
+    return (map->perms & (wanted | MW_PERM_SHARED)) == wanted && !(map->vm_flags & MW_VM_IO);
+}
+
+static uint64_t region_bytes(const struct mw_mapping *map)
+{
+    return mw_mapping_knows(map, MW_COUNTER_RSS) ? mw_mapping_counter(map, MW_COUNTER_RSS)
+                                                 : mw_mapping_size(map);
+}
+
+static enum mw_status region_search(struct mw_image *image, const struct mw_mapping *map,
+                                    struct search *search, uint64_t *buffer,
+                                    struct mw_context *context)
+{
+    for (mw_addr at = map->start; at < map->end; at += STEP) {
+        if (mw_context_canceled(context))
+            return MW_CANCELED;
+        size_t want = map->end - at < STEP ? (size_t)(map->end - at) : STEP;
+        size_t got = mw_image_read_present(image, at, buffer, want);
+        words_search(search, buffer, got / 8, at);
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunks, size_t count,
+                                    uint64_t size_bytes, uint64_t bytes_max,
+                                    struct mw_context *context, struct mw_references *out,
+                                    struct mw_error *err)
+{
+    if (count == 0 || count > MW_REFERENCES_BLOCKS_MAX || size_bytes < 32)
+        return mw_fail(err, MW_INVALID, "no blocks to search for");
+    MW_FREE uint64_t *buffer = mw_calloc(STEP, 1);
+    if (!buffer)
+        return mw_fail(err, MW_NOMEM, "out of memory searching for references");
+    struct search search;
+    search_init(&search, chunks, count, size_bytes);
+    struct mw_references result = {
+        .size_bytes = size_bytes, .sampled = count, .is_complete = true};
+    for (size_t i = 0; i < image->regions.count; i++) {
+        const struct mw_mapping *map = &image->regions.items[i];
+        if (!region_holds_pointers(map))
+            continue;
+        if (result.bytes_read + region_bytes(map) > bytes_max) {
+            result.is_complete = false;
+            continue;
+        }
+        result.bytes_read += region_bytes(map);
+        enum mw_status status = region_search(image, map, &search, buffer, context);
+        if (status != MW_OK)
+            return mw_fail(err, status, "canceled");
+        mw_context_progress(context, "looking for references", i, image->regions.count);
+    }
+    for (size_t i = 0; i < count; i++)
+        result.referenced += search.found[i];
+    assert(result.referenced <= result.sampled);
+    *out = result;
+    return MW_OK;
+}
