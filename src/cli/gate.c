@@ -4,6 +4,7 @@
 #include "base/units.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,23 +84,36 @@ static const char *operator_parse(const char *text, enum mw_gate_operator *op_ou
     return NULL;
 }
 
+/* text without blanks at its end and before its unit; false: too long or empty. */
+static bool value_copy(char value[64], const char *text)
+{
+    size_t length = 0;
+    for (; *text; text++) {
+        const char *next = text + strspn(text, " ");
+        bool is_gap =
+            *text == ' ' && (*next == '\0' || isalpha((unsigned char)*next) || *next == '%');
+        if (is_gap)
+            continue;
+        if (length + 1 >= 64)
+            return false;
+        value[length++] = *text;
+    }
+    value[length] = '\0';
+    return length > 0;
+}
+
 static enum mw_status value_parse(const char *text, struct mw_gate *gate)
 {
-    char number[64];
-    size_t length = strlen(text);
-    while (length > 0 && text[length - 1] == ' ')
-        length--;
-    if (length == 0 || length >= sizeof number)
+    char value[64], *end;
+    if (!value_copy(value, text))
         return MW_INVALID;
-    memcpy(number, text, length);
-    number[length] = '\0';
+    size_t last = strlen(value) - 1;
     gate->percent = -1;
-    if (number[length - 1] != '%')
-        return mw_bytes_parse(number, &gate->value);
-    char *end;
-    number[length - 1] = '\0';
-    gate->percent = strtod(number, &end);
-    bool good = end != number && *end == '\0' && gate->percent >= 0 && gate->percent <= 1e6;
+    if (value[last] != '%')
+        return mw_bytes_parse(value, &gate->value);
+    value[last] = '\0';
+    gate->percent = strtod(value, &end);
+    bool good = isdigit((unsigned char)value[0]) && *end == '\0' && gate->percent <= 1e6;
     return good ? MW_OK : MW_INVALID;
 }
 

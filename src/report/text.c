@@ -171,7 +171,7 @@ void mw_text_wrap(struct mw_text *text, unsigned indent, unsigned lines_max,
             mw_text_put_bytes(text, style, "...", 3);
             return;
         }
-        if (!fits && text->column > indent) {
+        if (!fits && (text->column > indent || blank)) {
             mw_text_newline(text);
             mw_text_pad(text, indent);
             line++;

@@ -25,11 +25,21 @@ static void put_row(struct mw_text *text, const char *label, const char *words)
     mw_text_newline(text);
 }
 
-static enum mw_text_style class_style(enum mw_class verdict_class)
+/* A hypothesis is no headline: only what is likely or proven is coloured. */
+static enum mw_text_style class_style(const struct mw_verdict *verdict)
 {
-    return verdict_class == MW_CLASS_LEAKED ? MW_STYLE_RED
-           : verdict_class == MW_CLASS_KEPT ? MW_STYLE_YELLOW
-                                            : MW_STYLE_BOLD;
+    if (verdict->basis == MW_BASIS_POSSIBLE)
+        return MW_STYLE_BOLD;
+    return verdict->verdict_class == MW_CLASS_LEAKED ? MW_STYLE_RED
+           : verdict->verdict_class == MW_CLASS_KEPT ? MW_STYLE_YELLOW
+                                                     : MW_STYLE_BOLD;
+}
+
+/* "LEAKED?": somebody will act on the first word alone. */
+static const char *class_doubt(const struct mw_verdict *verdict)
+{
+    bool accuses = verdict->verdict_class <= MW_CLASS_GROWING;
+    return accuses && verdict->basis == MW_BASIS_POSSIBLE ? "?" : "";
 }
 
 /* "KEPT 1,981.7 MiB  trimmable-free  [proven" without the end of the bracket. */
@@ -39,8 +49,8 @@ static void put_block_head(struct mw_text *text, const struct mw_verdict *verdic
     snprintf(name, sizeof name, "%s", mw_class_name(verdict->verdict_class));
     for (char *at = name; *at; at++)
         *at = (char)toupper((unsigned char)*at);
-    mw_text_put(text, class_style(verdict->verdict_class), name);
-    mw_text_printf(text, MW_STYLE_BOLD, " %s %s",
+    mw_text_put(text, class_style(verdict), name);
+    mw_text_printf(text, MW_STYLE_BOLD, "%s %s %s", class_doubt(verdict),
                    mw_unit_format(figure, text->unit, verdict->bytes), text->unit.name);
     mw_text_pad(text, text->column + 2);
     mw_text_put(text, MW_STYLE_BOLD, verdict->id);

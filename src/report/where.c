@@ -119,13 +119,19 @@ static void note_bytes(char note[48], struct mw_unit unit, uint64_t bytes, const
         snprintf(note, 48, "%s %s", mw_unit_format(figure, unit, bytes), word);
 }
 
-static uint64_t leaked_bytes(const struct mw_verdicts *verdicts)
+/* "137.3 leaked", with a question mark while it is a hypothesis. */
+static void note_leaked(char note[48], const struct mw_verdicts *verdicts, struct mw_unit unit)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < verdicts->count; i++)
-        if (verdicts->items[i].verdict_class == MW_CLASS_LEAKED && !verdicts->items[i].part_of)
-            bytes += verdicts->items[i].bytes;
-    return bytes;
+    bool is_sure = true;
+    for (size_t i = 0; i < verdicts->count; i++) {
+        const struct mw_verdict *verdict = &verdicts->items[i];
+        if (verdict->verdict_class != MW_CLASS_LEAKED || verdict->part_of)
+            continue;
+        bytes += verdict->bytes;
+        is_sure = is_sure && verdict->basis != MW_BASIS_POSSIBLE;
+    }
+    note_bytes(note, unit, bytes, is_sure ? "leaked" : "leaked?");
 }
 
 static uint64_t trimmable_bytes(const struct mw_analysis *analysis)
@@ -165,7 +171,7 @@ static void where_note(char note[48], enum where_group group, const struct mw_an
     char figure[32];
     switch (group) {
     case WHERE_IN_USE:
-        note_bytes(note, unit, leaked_bytes(&analysis->verdicts), "leaked");
+        note_leaked(note, &analysis->verdicts, unit);
         break;
     case WHERE_FREE:
         note_bytes(note, unit, trimmable_bytes(analysis), "trimmable");

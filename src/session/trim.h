@@ -15,6 +15,14 @@ struct mw_trim {
 /* The prediction of an analysis that read the heap. */
 void mw_trim_predict(const struct mw_analysis *analysis, struct mw_trim *trim_out);
 
+/* Run malloc_trim(0) in the live target of an analysis and measure Anonymous before and after.
+ * Refused (and nothing done) while no thread can be proven to be outside of malloc: MW_LIMIT;
+ * statically linked programs: MW_UNSUPPORTED; else as mw_live_call(). The reason stays in
+ * trim->refused. MW_GONE when the target ends meanwhile. Refreshes the image: regions and process
+ * of before are gone. */
+enum mw_status mw_trim_apply(struct mw_analysis *analysis, struct mw_trim *trim,
+                             struct mw_error *err) MW_MUST_CHECK;
+
 /* Ranges of pages that would be given back, ascending and coalesced. Collected in the walk through
  * mw_heap_options.trim_range; a walk that is begun anew forgets what it collected. */
 struct mw_trim_ranges {

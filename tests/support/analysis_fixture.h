@@ -6,6 +6,8 @@
 #include "report/sink.h"
 #include "session/session.h"
 
+typedef void fixture_fill(struct mw_analysis *analysis);
+
 /* Incident 3: Icinga 2 has freed 1.9 GiB and glibc keeps it. */
 void fixture_icinga(struct mw_analysis *analysis);
 /* Incident 4: a JVM with 767 glibc arenas on 96 CPUs. */
