@@ -422,9 +422,8 @@ enum mw_status mw_image_open_core(int fd, const char *name, struct mw_context *c
     return open_core(fd, name, false, image_out, err);
 }
 
-enum mw_status mw_image_open_core_spooled(int fd, const char *name, struct mw_context *context,
-                                          struct mw_image *image_out, struct mw_error *err)
+enum mw_status mw_image_open_core_spooled(int fd, const char *name, struct mw_image *image_out,
+                                          struct mw_error *err)
 {
-    (void)context;
     return open_core(fd, name, true, image_out, err);
 }

@@ -52,16 +52,23 @@ void mw_core_pages_probe(struct mw_image *image);
 enum mw_status mw_core_pages(struct mw_image *image, mw_addr start, size_t page_count,
                              uint8_t *flags_out, struct mw_error *err);
 
-/* Copy a stream into a temporary file that has no name: first the length bytes that were read
- * already, then the rest of fd; unpacked if is_zstd. Zeros become holes. MW_CORRUPT,
- * MW_TRUNCATED, MW_LIMIT when the disk or the bound on its size does not hold it, MW_CANCELED. */
-enum mw_status mw_core_spool(int fd, const char *name, const void *first, size_t length,
-                             bool is_zstd, struct mw_context *context, int *fd_out,
-                             struct mw_error *err) MW_MUST_CHECK;
+/* A core that cannot be read anywhere: a pipe, a .zst. */
+struct mw_core_stream {
+    int fd;
+    const char *name;
+    const void *first; /* bytes that were read from fd already */
+    size_t first_length;
+    bool is_zstd;
+    uint64_t bytes_max; /* of the copy */
+};
+
+/* Copy it, unpacked, into a temporary file that has no name. Zeros become holes. MW_CORRUPT,
+ * MW_TRUNCATED, MW_CANCELED; MW_LIMIT when neither the disk nor bytes_max hold it. */
+enum mw_status mw_core_spool(const struct mw_core_stream *stream, struct mw_context *context,
+                             int *fd_out, struct mw_error *err) MW_MUST_CHECK;
 
 /* mw_image_open_core() of such a file. */
-enum mw_status mw_image_open_core_spooled(int fd, const char *name, struct mw_context *context,
-                                          struct mw_image *image_out,
+enum mw_status mw_image_open_core_spooled(int fd, const char *name, struct mw_image *image_out,
                                           struct mw_error *err) MW_MUST_CHECK;
 
 #endif

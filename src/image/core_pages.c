@@ -71,7 +71,7 @@ static void inspect_data(int fd, uint64_t start, uint64_t end, uint8_t *buffer,
         size_t step = end - start < READ_BYTES ? (size_t)(end - start) : READ_BYTES;
         if (mw_io_pread_full(fd, buffer, step, start) < (ssize_t)step)
             return;
-        evidence->budget -= READ_BYTES;
+        evidence->budget -= step;
         size_t run = 0; /* zeros that lead up to `at` */
         for (size_t at = 0; at + PAGE_BYTES <= step; at += PAGE_BYTES) {
             bool is_block_start = (start + at) % ZERO_BLOCK_BYTES == 0;
@@ -99,7 +99,8 @@ static void inspect_region(const struct mw_image *image, size_t index, uint8_t *
             inspect_data(core->fd, at, extent_end, buffer, evidence);
         else {
             evidence->has_hole = true;
-            evidence->has_odd_hole |= at % ODD_BYTES != 0;
+            /* At the segment's start the hole may have begun before it. */
+            evidence->has_odd_hole |= at > part->offset && at % ODD_BYTES != 0;
         }
         at = extent_end;
         if (evidence->budget < READ_BYTES && evidence->has_hole)

@@ -38,7 +38,7 @@ struct spool {
     const char *name;
     struct mw_context *context;
     int fd;
-    uint64_t length;             /* of the copy, holes included */
+    uint64_t length, length_max; /* of the copy, holes included */
     uint64_t written;            /* really */
     uint64_t checked;            /* value of `written` when the disk was last looked at */
     uint64_t input, input_total; /* for progress; total 0: unknown */
@@ -98,9 +98,9 @@ static enum mw_status check_spool(struct spool *spool, size_t more, struct mw_er
     char bound[32];
     if (mw_context_canceled(spool->context))
         return mw_fail(err, MW_CANCELED, "unpacking '%s' was cancelled", spool->name);
-    if (more > MW_LIMIT_CORE_BYTES - spool->length)
+    if (more > spool->length_max - spool->length)
         return mw_fail(err, MW_LIMIT, "'%s' unpacks to more than %s", spool->name,
-                       mw_bytes_format(bound, MW_LIMIT_CORE_BYTES));
+                       mw_bytes_format(bound, spool->length_max));
     mw_context_progress(spool->context, "unpacking", spool->input, spool->input_total);
     if (spool->checked != UINT64_MAX && spool->written - spool->checked < CHECK_BYTES)
         return MW_OK;
@@ -255,9 +255,8 @@ static uint64_t size_of_input(int fd)
     return fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? (uint64_t)about.st_size : 0;
 }
 
-enum mw_status mw_core_spool(int fd, const char *name, const void *first, size_t length,
-                             bool is_zstd, struct mw_context *context, int *fd_out,
-                             struct mw_error *err)
+enum mw_status mw_core_spool(const struct mw_core_stream *stream, struct mw_context *context,
+                             int *fd_out, struct mw_error *err)
 {
     const char *directory = "";
     MW_CLOSE int copy = open_temporary(&directory);
@@ -265,22 +264,23 @@ enum mw_status mw_core_spool(int fd, const char *name, const void *first, size_t
         return mw_fail_errno(err, errno, "cannot make a temporary file in '%s'", directory);
     MW_FREE uint8_t *buffer = mw_calloc(INPUT_BYTES, 1);
     if (!buffer)
-        return mw_fail(err, MW_NOMEM, "out of memory to unpack '%s'", name);
+        return mw_fail(err, MW_NOMEM, "out of memory to unpack '%s'", stream->name);
     struct spool spool = {
-        .name = name,
+        .name = stream->name,
         .context = context,
         .fd = copy,
+        .length_max = stream->bytes_max,
         .checked = UINT64_MAX,
-        .input_total = size_of_input(fd),
+        .input_total = size_of_input(stream->fd),
     };
-    struct input input = {fd, first, length, buffer};
+    struct input input = {stream->fd, stream->first, stream->first_length, buffer};
     enum mw_status status =
-        is_zstd ? copy_zstd(&spool, &input, err) : copy_plain(&spool, &input, err);
+        stream->is_zstd ? copy_zstd(&spool, &input, err) : copy_plain(&spool, &input, err);
     if (status != MW_OK)
         return status;
     assert(spool.written <= spool.length);
     if (ftruncate(copy, (off_t)spool.length) != 0)
-        return mw_fail_errno(err, errno, "cannot write the copy of '%s'", name);
+        return mw_fail_errno(err, errno, "cannot write the copy of '%s'", stream->name);
     *fd_out = mw_steal_fd(&copy);
     return MW_OK;
 }

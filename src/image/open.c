@@ -103,6 +103,18 @@ static enum mw_status open_text(int fd, const char *name, const char *sniffed, s
     return status;
 }
 
+static enum mw_status open_spooled(const struct mw_core_stream *stream, struct mw_context *context,
+                                   struct mw_image *image_out, struct mw_error *err)
+{
+    MW_CLOSE int fd = -1;
+    enum mw_status status = mw_core_spool(stream, context, &fd, err);
+    if (status == MW_OK)
+        status = mw_image_open_core_spooled(fd, stream->name, image_out, err);
+    if (status == MW_OK)
+        mw_steal_fd(&fd);
+    return status;
+}
+
 /* The descriptor is taken over on success by an image that goes on reading from it. */
 static enum mw_status open_stream(int *fd, const char *name, struct mw_context *context,
                                   struct mw_image *image_out, struct mw_error *err)
@@ -128,15 +140,15 @@ static enum mw_status open_stream(int *fd, const char *name, struct mw_context *
         return fail_other(name, bytes, length, err);
     bool is_packed = content == CONTENT_ZSTD;
     if (is_packed || lseek(*fd, 0, SEEK_SET) != 0) {
-        MW_CLOSE int spooled = -1;
-        enum mw_status status =
-            mw_core_spool(*fd, name, bytes, length, is_packed, context, &spooled, err);
-        if (status != MW_OK)
-            return status;
-        status = mw_image_open_core_spooled(spooled, name, context, image_out, err);
-        if (status == MW_OK)
-            mw_steal_fd(&spooled);
-        return status;
+        const struct mw_core_stream stream = {
+            .fd = *fd,
+            .name = name,
+            .first = bytes,
+            .first_length = length,
+            .is_zstd = is_packed,
+            .bytes_max = MW_LIMIT_CORE_BYTES,
+        };
+        return open_spooled(&stream, context, image_out, err);
     }
     enum mw_status status = mw_image_open_core(*fd, name, context, image_out, err);
     if (status == MW_OK)
