@@ -1,13 +1,15 @@
 /* verdict/candidate.c: blocks of one size that hold much of what is in use.
  *
- * That is how a leak looks, and a cache or a table too. Only reachability tells them apart, and
- * this version does not compute it. So whatever is said here is a candidate, its basis is
- * `possible`, and it gives way to what is counted:
+ * That is how a leak looks, and a cache or a table too. Reachability will tell them apart; until
+ * then the session looks for words that point to a sample of the blocks (graph/references.h), and
+ * whatever is said here is called a candidate:
  *
- *   - a verdict only where one size holds half of what is in use and a quarter of the RSS: then the
- *     question "leak or cache?" is the answer that the engineer needs. Its class is leaked where it
- *     is more than malloc keeps free, otherwise needed, so that it stays below what is proven;
- *   - below that, from 30 % of what is in use, one line in the evidence of `healthy`.
+ *   nothing points to most of them   native-leak, class leaked, `likely`: sampled, not counted
+ *   something points to most         no verdict: a line in the evidence of `healthy`, since only a
+ *                                    second look can tell a cache from unbounded-growth
+ *   not asked, or not all memory     by size alone, `possible`: a verdict only where one size holds
+ *                                    half of what is in use and a quarter of the RSS; its class is
+ *                                    leaked where it is more than malloc keeps free, else needed
  *
  * docs/design/006-verdict-engine.md argues for the thresholds. */
 #include "verdict/build.h"
@@ -70,6 +72,72 @@ static void rate_note(struct mw_scope *scope, struct mw_verdict *verdict,
                     MW_SIZE(per_day < 0x1p63 ? (uint64_t)per_day : UINT64_MAX), limit);
 }
 
+/* What the search for references says of this group. */
+enum reference_state { NOT_ASKED, POINTED_TO, LOST };
+
+static enum reference_state references_of(const struct mw_scope *scope,
+                                          const struct size_group *group)
+{
+    const struct mw_references *references = scope->evidence->references;
+    if (!references || references->size_bytes != group->size_bytes || references->sampled == 0)
+        return NOT_ASKED;
+    if (references->referenced * 2 > references->sampled)
+        return POINTED_TO;
+    return references->is_complete ? LOST : NOT_ASKED;
+}
+
+/* The part of the group that nothing points to, by the sample. */
+static uint64_t lost_bytes(const struct mw_scope *scope, const struct size_group *group)
+{
+    const struct mw_references *references = scope->evidence->references;
+    uint64_t lost = references->sampled - references->referenced;
+    return (uint64_t)((unsigned __int128)group->bytes * lost / references->sampled);
+}
+
+static void candidate_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict);
+
+/* Nothing points to the blocks of the sample. */
+static void lost_candidate(struct mw_scope *scope, const struct size_group *group)
+{
+    const struct mw_references *references = scope->evidence->references;
+    uint64_t lost = references->sampled - references->referenced;
+    uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_IN_USE, lost_bytes(scope, group));
+    if (bytes == 0)
+        return;
+    struct mw_verdict *verdict =
+        mw_verdict_add(scope, "native-leak", MW_CLASS_LEAKED, MW_BASIS_LIKELY, bytes);
+    scope->leak = verdict;
+    mw_text_set(scope, &verdict->summary,
+                "candidate: %s blocks of %s (%s with header) hold %s, and nothing in memory points "
+                "to %s of %s that were sampled",
+                MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
+                MW_SIZE(group->size_bytes), MW_BYTES(group->bytes), MW_COUNT(lost),
+                MW_COUNT(references->sampled));
+    mw_verdict_figure(scope, verdict, "search for references", lost,
+                      "%s of %s sampled blocks have no word pointing to them in %s of private "
+                      "writable memory; full reachability is not computed yet",
+                      MW_COUNT(lost), MW_COUNT(references->sampled),
+                      MW_SIZE(references->bytes_read));
+    mw_verdict_figure(scope, verdict, "heap walk", group->count,
+                      "%s blocks in use of this size, %s free ones, %u%% of what is in use",
+                      MW_COUNT(group->count), MW_COUNT(group->free_count),
+                      mw_percent(group->bytes, scope->figures.in_use_bytes));
+    rate_note(scope, verdict, group);
+    candidate_ruled_out(scope, verdict);
+    mw_verdict_rule_out(scope, verdict, "unbounded-growth",
+                        "a container that grows would point to its blocks");
+    struct mw_remedy *remedy =
+        mw_remedy_add(scope, verdict, "find who allocates blocks of %s, free them or stop the "
+                                      "trigger",
+                      MW_SIZE(mw_less(group->size_bytes, 8)));
+    remedy->has_gain = true;
+    remedy->gain_low_bytes = 0;
+    remedy->gain_high_bytes = bytes;
+    mw_text_set(scope, &remedy->basis,
+                "upper bound: all that nothing points to, after a restart with the fix");
+    mw_text_set(scope, &remedy->verify, "memwhy heap %s --json", MW_PID);
+}
+
 static void candidate_evidence(struct mw_scope *scope, struct mw_verdict *verdict,
                                const struct size_group *group)
 {
@@ -109,6 +177,14 @@ static void candidate_ruled_out(struct mw_scope *scope, struct mw_verdict *verdi
 void mw_rule_native_leak(struct mw_scope *scope)
 {
     struct size_group group = largest_group(scope);
+    enum reference_state references = references_of(scope, &group);
+    if (references == POINTED_TO)
+        return;
+    if (references == LOST && holds_of_in_use(scope, &group, NOTE_IN_USE_PERCENT) &&
+        mw_is_worth(scope, group.bytes, NOTE_RSS_PERCENT, MW_MIB)) {
+        lost_candidate(scope, &group);
+        return;
+    }
     if (!holds_of_in_use(scope, &group, LEAK_IN_USE_PERCENT) ||
         !mw_is_worth(scope, group.bytes, LEAK_RSS_PERCENT, LEAK_BYTES_MIN))
         return;
@@ -124,6 +200,32 @@ void mw_rule_native_leak(struct mw_scope *scope)
     candidate_ruled_out(scope, verdict);
 }
 
+/* Much memory in blocks of one size that something points to: part of what is needed until a second
+ * look shows that it grows. */
+static void growth_candidate(struct mw_scope *scope, const struct size_group *group,
+                             const struct mw_verdict *whole)
+{
+    const struct mw_references *references = scope->evidence->references;
+    uint64_t bytes = mw_least(group->bytes, whole->bytes);
+    struct mw_verdict *verdict = mw_verdict_add(scope, "unbounded-growth", MW_CLASS_NEEDED,
+                                                MW_BASIS_POSSIBLE, bytes);
+    verdict->part_of = whole->id;
+    mw_text_set(scope, &verdict->summary,
+                "candidate: %s blocks of %s (%s with header) hold %s and are pointed to: a cache or "
+                "table that is needed, or one without a bound; only a second look can tell",
+                MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
+                MW_SIZE(group->size_bytes), MW_BYTES(group->bytes));
+    mw_verdict_figure(scope, verdict, "search for references", references->referenced,
+                      "%s of %s sampled blocks are pointed to", MW_COUNT(references->referenced),
+                      MW_COUNT(references->sampled));
+    rate_note(scope, verdict, group);
+    mw_verdict_rule_out(scope, verdict, "native-leak", "something points to these blocks");
+    struct mw_remedy *remedy = mw_remedy_add(
+        scope, verdict, "take the report again under load, compare the count of that size");
+    mw_text_set(scope, &remedy->basis, "an experiment: only a count that rises is growth");
+    mw_text_set(scope, &remedy->verify, "memwhy heap %s --json", MW_PID);
+}
+
 void mw_candidate_note(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     struct size_group group = largest_group(scope);
@@ -135,4 +237,8 @@ void mw_candidate_note(struct mw_scope *scope, struct mw_verdict *verdict)
                       "look at their count",
                       MW_COUNT(group.count), MW_SIZE(group.size_bytes), MW_BYTES(group.bytes),
                       mw_percent(group.bytes, scope->figures.in_use_bytes));
+    if (references_of(scope, &group) == POINTED_TO &&
+        holds_of_in_use(scope, &group, LEAK_IN_USE_PERCENT) &&
+        mw_is_worth(scope, group.bytes, LEAK_RSS_PERCENT, LEAK_BYTES_MIN))
+        growth_candidate(scope, &group, verdict);
 }

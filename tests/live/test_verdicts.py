@@ -184,8 +184,11 @@ def check_growth(tap):
         def in_use():
             report = memwhy("report", fixture.pid, "--json").json()
             heap = report["allocators"][0]
-            return heap["in_use_count"], heap["in_use_bytes"], report["verdicts"][0]
-        count, size, _ = in_use()
+            candidate = find(report["verdicts"], "unbounded-growth")
+            return heap["in_use_count"], heap["in_use_bytes"], candidate
+        count, size, first = in_use()
+        tap.ok(first and first["basis"] == "possible" and "candidate" in first["summary"]
+               and first["part_of"] == "healthy", "growth: a candidate beside what is needed", first)
         tap.equal(fixture.ask("grow 20011"), "done", "growth: grows")
         grown, grown_size, first = in_use()
         chunk = fixture.truth["bytes"] // 60013
