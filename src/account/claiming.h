@@ -52,7 +52,7 @@ static inline bool mw_mapping_is_barrier(const struct mw_mapping *map)
     return map->perms == 0 && mw_mapping_is_anonymous(map);
 }
 
-/* Is there a thread control block in the bytes read from address (16-byte aligned)? x86-64, glibc
+/* Is there a thread control block in the bytes read from address (8-byte aligned)? x86-64, glibc
  * and musl. */
 bool mw_tcb_find(const uint8_t *bytes, size_t size, mw_addr address);
 

@@ -97,7 +97,7 @@ static bool tcb_is_readable(const struct mw_image *image)
 
 bool mw_tcb_find(const uint8_t *bytes, size_t size, mw_addr address)
 {
-    for (size_t at = 0; at + 32 <= size; at += 16) {
+    for (size_t at = 0; at + 32 <= size; at += 8) { /* musl aligns it to 8 */
         uint64_t words[4];
         memcpy(words, bytes + at, sizeof words);
         if (words[0] != address + at)
