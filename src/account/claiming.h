@@ -14,7 +14,7 @@ struct mw_claiming {
     struct mw_findings *findings;
     const struct mw_mapping *maps; /* of the image's regions */
     size_t map_count;
-    mw_addr *decided_to;  /* one per mapping */
+    mw_addr *decided_to;   /* one per mapping */
     bool *is_file_of_code; /* one per mapping: its file is also mapped executable */
 };
 

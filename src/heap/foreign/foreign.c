@@ -90,7 +90,8 @@ static size_t match_jemalloc(const char *at, size_t left)
 {
     enum { HASH = 40 };
     size_t length = 0;
-    while (length < 16 && length < left && (isdigit((unsigned char)at[length]) || at[length] == '.'))
+    while (length < 16 && length < left &&
+           (isdigit((unsigned char)at[length]) || at[length] == '.'))
         length++;
     if (length < 5 || left < length + 4 + HASH || at[length] != '-')
         return 0;
@@ -136,8 +137,8 @@ static void version_from_constants(struct mw_image *image, const struct mw_mappi
             size_t got = mw_image_read_some(image, at, bytes, room);
             searched += got;
             for (size_t k = 0; k < got; k++) {
-                size_t length = k == 0 || bytes[k - 1] == '\0' || skip ? match(bytes + k, got - k)
-                                                                       : 0;
+                size_t length =
+                    k == 0 || bytes[k - 1] == '\0' || skip ? match(bytes + k, got - k) : 0;
                 if (length <= skip || length - skip >= 32)
                     continue;
                 memcpy(version, bytes + k + skip, length - skip);
@@ -153,9 +154,9 @@ static void version_from_constants(struct mw_image *image, const struct mw_mappi
 /* ---- probes ---- */
 
 struct recognised_by {
-    const char *library;   /* the beginning of its file name */
+    const char *library;    /* the beginning of its file name */
     const char *symbols[3]; /* one of them is exported by it, or by the program */
-    const char *region;    /* the beginning of a mapping's own name; NULL */
+    const char *region;     /* the beginning of a mapping's own name; NULL */
 };
 
 /* The module that is or has the allocator; NULL when there is none. */
@@ -175,8 +176,7 @@ static const struct mw_mapping *module_find(struct mw_image *image, const struct
 }
 
 static enum mw_status recognise(struct mw_image *image, const char *kind,
-                                const struct recognised_by *by,
-                                struct mw_allocator *allocator_out,
+                                const struct recognised_by *by, struct mw_allocator *allocator_out,
                                 const struct mw_mapping **module_out)
 {
     *module_out = module_find(image, by);
@@ -202,11 +202,10 @@ static enum mw_status jemalloc_probe(struct mw_image *image, struct mw_allocator
 static enum mw_status tcmalloc_probe(struct mw_image *image, struct mw_allocator *allocator_out,
                                      struct mw_error *err)
 {
-    static const struct recognised_by by = {
-        "libtcmalloc",
-        {"tc_malloc", "MallocExtension_ReleaseFreeMemory",
-         "MallocExtension_Internal_GetNumericProperty"},
-        "[anon:tcmalloc_region"};
+    static const struct recognised_by by = {"libtcmalloc",
+                                            {"tc_malloc", "MallocExtension_ReleaseFreeMemory",
+                                             "MallocExtension_Internal_GetNumericProperty"},
+                                            "[anon:tcmalloc_region"};
     const struct mw_mapping *module;
     (void)err;
     enum mw_status status = recognise(image, "tcmalloc", &by, allocator_out, &module);
@@ -318,9 +317,9 @@ enum mw_status mw_foreign_claim(const struct mw_image *image, const struct mw_al
         for (size_t i = 0; i < image->regions.count && status == MW_OK; i++) {
             const struct mw_mapping *map = &image->regions.items[i];
             if (is_plain(map) && map->name[0] == '\0' && shapes[shape].maps(map))
-                status = mw_claims_add_range(claims, map->start, map->end,
-                                             MW_CATEGORY_MALLOC_UNSPLIT, MW_CLAIM_FALLBACK,
-                                             shapes[shape].kind);
+                status =
+                    mw_claims_add_range(claims, map->start, map->end, MW_CATEGORY_MALLOC_UNSPLIT,
+                                        MW_CLAIM_FALLBACK, shapes[shape].kind);
         }
     }
     return status;

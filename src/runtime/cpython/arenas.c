@@ -104,8 +104,8 @@ static bool may_be_table(struct mw_image *image, mw_addr table, uint64_t *arena_
         return false;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         mw_addr arena;
-        bool may_be = first.address == 0 ? is_unused(&first, table)
-                                         : is_arena(image, &first, sizes[i]);
+        bool may_be =
+            first.address == 0 ? is_unused(&first, table) : is_arena(image, &first, sizes[i]);
         if (may_be && is_table(image, table, sizes[i], &arena) &&
             pools_fit(image, arena, sizes[i])) {
             *arena_bytes_out = sizes[i];
@@ -148,8 +148,7 @@ static void arenas_sort(struct mw_obmalloc *obmalloc)
     size_t kept = 0;
     qsort(obmalloc->items, obmalloc->count, sizeof *obmalloc->items, compare_addr);
     for (size_t i = 0; i < obmalloc->count; i++)
-        if (kept == 0 ||
-            obmalloc->items[i] - obmalloc->items[kept - 1] >= obmalloc->arena_bytes)
+        if (kept == 0 || obmalloc->items[i] - obmalloc->items[kept - 1] >= obmalloc->arena_bytes)
             obmalloc->items[kept++] = obmalloc->items[i];
     obmalloc->count = kept;
 }

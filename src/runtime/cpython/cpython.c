@@ -136,8 +136,8 @@ static enum mw_status table_find(struct python *python, const struct mw_dynsym *
     if (status == MW_NOT_FOUND && mw_dynsym_find(dynsym, "_PyRuntime", &runtime) == MW_OK &&
         runtime.size < (uint64_t)16 << 20 && runtime.address >= dynsym->elf.base &&
         runtime.address < dynsym->elf.end)
-        status = mw_obmalloc_find(image, runtime.address, runtime.address + runtime.size,
-                                  obmalloc_out);
+        status =
+            mw_obmalloc_find(image, runtime.address, runtime.address + runtime.size, obmalloc_out);
     if (status == MW_NOT_FOUND && data < image->regions.count)
         status = mw_obmalloc_find(image, maps[data].start, maps[data].end, obmalloc_out);
     return status;
@@ -187,8 +187,8 @@ static enum mw_status sizes_claim(struct python *python)
 {
     const char *version = python->runtime->version;
     unsigned major = 0, minor = 0;
-    bool is_large = sscanf(version, "%2u.%3u", &major, &minor) != 2 || major > 3 ||
-                    (major == 3 && minor >= 10);
+    bool is_large =
+        sscanf(version, "%2u.%3u", &major, &minor) != 2 || major > 3 || (major == 3 && minor >= 10);
     uint64_t arena_bytes = is_large ? ARENA_LARGE : ARENA_SMALL;
     enum mw_status status = MW_OK;
     for (size_t i = 0; i < python->image->regions.count && status == MW_OK; i++) {

@@ -47,8 +47,8 @@ static bool is_v8(const struct mw_mapping *map)
 static bool is_builtins(const struct node *node, size_t i, const struct mw_mapping *program)
 {
     const struct mw_mapping *map = &node->maps[i];
-    return program && (map->perms & MW_PERM_EXEC) && strcmp(map->name, program->name) == 0 && i > 0 &&
-           is_v8(map - 1) && map[-1].end == map->start;
+    return program && (map->perms & MW_PERM_EXEC) && strcmp(map->name, program->name) == 0 &&
+           i > 0 && is_v8(map - 1) && map[-1].end == map->start;
 }
 
 /* The end of the touching sequence of V8's mappings from first; whether one is executable. */
