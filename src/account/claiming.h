@@ -14,7 +14,7 @@ struct mw_claiming {
     struct mw_findings *findings;
     const struct mw_mapping *maps; /* of the image's regions */
     size_t map_count;
-    mw_addr *decided_to;  /* one per mapping */
+    mw_addr *decided_to;   /* one per mapping */
     bool *is_file_of_code; /* one per mapping: its file is also mapped executable */
 };
 
@@ -52,7 +52,7 @@ static inline bool mw_mapping_is_barrier(const struct mw_mapping *map)
     return map->perms == 0 && mw_mapping_is_anonymous(map);
 }
 
-/* Is there a thread control block in the bytes read from address (16-byte aligned)? x86-64, glibc
+/* Is there a thread control block in the bytes read from address (8-byte aligned)? x86-64, glibc
  * and musl. */
 bool mw_tcb_find(const uint8_t *bytes, size_t size, mw_addr address);
 

@@ -25,8 +25,9 @@
 
 enum {
     GUARD_MAX = 64 << 10,
-    STACK_MIN = 16 << 10,  /* PTHREAD_STACK_MIN */
-    TCB_WINDOW = 16 << 10, /* musl keeps thread-specific data above its control block */
+    STACK_MIN = 16 << 10,   /* PTHREAD_STACK_MIN */
+    STACK_ROUND = 64 << 10, /* as people and runtimes choose them */
+    TCB_WINDOW = 16 << 10,  /* musl keeps thread-specific data above its control block */
     PAGE_BATCH = 4096,
 };
 #define STACK_MAX ((uint64_t)1 << 30)
@@ -97,7 +98,7 @@ static bool tcb_is_readable(const struct mw_image *image)
 
 bool mw_tcb_find(const uint8_t *bytes, size_t size, mw_addr address)
 {
-    for (size_t at = 0; at + 32 <= size; at += 16) {
+    for (size_t at = 0; at + 32 <= size; at += 8) { /* musl aligns it to 8 */
         uint64_t words[4];
         memcpy(words, bytes + at, sizeof words);
         if (words[0] != address + at)
@@ -263,6 +264,15 @@ static void candidates_rank(struct candidates *found)
     qsort(found->items, found->count, sizeof *found->items, order_by_belief);
 }
 
+/* Is the shape enough? Stacks come in groups of one size, or at least in round sizes, with or
+ * without the guard; what has melted with a neighbour is neither. */
+static bool shape_is_typical(const struct mw_claiming *claiming, const struct candidate *candidate)
+{
+    const struct mw_mapping *map = &claiming->maps[candidate->map];
+    return candidate->alike > 1 || candidate_size(candidate) % STACK_ROUND == 0 ||
+           mw_mapping_size(map) % STACK_ROUND == 0;
+}
+
 static enum mw_status candidate_claim(struct mw_claiming *claiming,
                                       const struct candidate *candidate)
 {
@@ -293,7 +303,8 @@ static enum mw_status candidates_choose(struct search *search)
         const struct candidate *candidate = &search->found.items[i];
         if (candidate->proof == PROOF_SHAPE) {
             bool too_many = threads != MW_UNKNOWN && threads != 0 && believed + 1 >= threads;
-            if (too_many || (must_be_marked && !candidate->is_marked))
+            if (too_many || (must_be_marked && !candidate->is_marked) ||
+                !shape_is_typical(claiming, candidate))
                 continue;
         }
         believed++;

@@ -35,6 +35,7 @@ enum mw_category {
 const char *mw_category_id(enum mw_category category);
 
 enum mw_claim_priority {
+    MW_CLAIM_FALLBACK = 0,  /* what nobody else claims: a recognised allocator that is not walked */
     MW_CLAIM_KERNEL = 1,    /* what the mapping's name and flags tell */
     MW_CLAIM_GUESS = 2,     /* shape of neighbours: guard + stack, aligned reserves */
     MW_CLAIM_ALLOCATOR = 3, /* walked or recognised allocator */

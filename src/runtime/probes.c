@@ -11,7 +11,8 @@
 #include <assert.h>
 
 const struct mw_runtime_probe *const mw_runtime_probes[] = {
-    &mw_runtime_dotnet, &mw_runtime_jvm, &mw_runtime_node, &mw_runtime_cpython, &mw_runtime_go, NULL,
+    &mw_runtime_dotnet,  &mw_runtime_jvm, &mw_runtime_node,
+    &mw_runtime_cpython, &mw_runtime_go,  NULL,
 };
 
 enum mw_status mw_runtimes_probe(struct mw_image *image, struct mw_claims *claims,
@@ -30,8 +31,7 @@ enum mw_status mw_runtimes_probe(struct mw_image *image, struct mw_claims *claim
             .native_reported = MW_UNKNOWN,
             .direct = MW_UNKNOWN,
         };
-        enum mw_status status =
-            mw_runtime_probes[i]->probe(image, claims, &runtime, findings, err);
+        enum mw_status status = mw_runtime_probes[i]->probe(image, claims, &runtime, findings, err);
         if (status == MW_NOT_FOUND)
             continue;
         if (status != MW_OK) {

@@ -116,8 +116,8 @@ static enum mw_status heap_claim(struct mw_image *image, struct mw_claims *claim
         if (runtime->heap_committed == MW_UNKNOWN)
             runtime->heap_committed = runtime->heap_rss = 0;
         runtime->heap_committed += mw_mapping_size(&maps[i]);
-        runtime->heap_rss = mw_add_known(runtime->heap_rss,
-                                         mw_range_rss(image, maps[i].start, maps[i].end));
+        runtime->heap_rss =
+            mw_add_known(runtime->heap_rss, mw_range_rss(image, maps[i].start, maps[i].end));
     }
     if (first < run->end) {
         runtime->heap_start = maps[first].start;

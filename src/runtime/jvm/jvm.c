@@ -122,9 +122,11 @@ static void heap_range_by_shape(struct jvm *jvm)
                (is_archive(&jvm->maps[run.end]) || mw_mapping_is_rw(&jvm->maps[run.end])))
             end = jvm->maps[run.end++].end; /* archived objects are mapped into the heap */
         bool is_low = end <= COMPRESSED_OOPS_END;
-        bool after_file = i > 0 && jvm->maps[i - 1].name[0] != '\0' && jvm->maps[i - 1].end == start;
+        bool after_file =
+            i > 0 && jvm->maps[i - 1].name[0] != '\0' && jvm->maps[i - 1].end == start;
         bool is_metaspace = !is_low && start % METASPACE_ALIGN == 0 &&
-                            (end - start) % METASPACE_ALIGN == 0 && end - start <= (uint64_t)1 << 30;
+                            (end - start) % METASPACE_ALIGN == 0 &&
+                            end - start <= (uint64_t)1 << 30;
         i = run.end;
         if (run.has_code || (!run.has_reserve && !is_low) || after_file || is_metaspace ||
             end - start < HEAP_RUN_MIN || (found_low && !is_low))
@@ -145,7 +147,8 @@ static enum mw_status heap_claim(struct jvm *jvm)
     enum mw_status status = MW_OK;
     uint64_t committed = 0, rss = 0;
     for (size_t i = mw_mapping_lower_bound(regions, runtime->heap_start);
-         i < regions->count && regions->items[i].start < runtime->heap_end && status == MW_OK; i++) {
+         i < regions->count && regions->items[i].start < runtime->heap_end && status == MW_OK;
+         i++) {
         const struct mw_mapping *map = &regions->items[i];
         mw_addr start = map->start > runtime->heap_start ? map->start : runtime->heap_start;
         mw_addr end = map->end < runtime->heap_end ? map->end : runtime->heap_end;
@@ -185,10 +188,9 @@ static enum mw_status zgc_heap_claim(struct jvm *jvm, bool *found_out)
         status = mw_runtime_claim(jvm->claims, map, MW_CATEGORY_MANAGED_HEAP, MW_CLAIM_RUNTIME,
                                   "Java heap");
         uint64_t rss = mw_range_rss(jvm->image, map->start, map->end);
-        runtime->heap_rss =
-            runtime->heap_rss == MW_UNKNOWN && committed == mw_mapping_size(map)
-                ? rss
-                : mw_add_known(runtime->heap_rss, rss);
+        runtime->heap_rss = runtime->heap_rss == MW_UNKNOWN && committed == mw_mapping_size(map)
+                                ? rss
+                                : mw_add_known(runtime->heap_rss, rss);
     }
     if (*found_out)
         runtime->heap_committed = committed;
@@ -229,8 +231,7 @@ static enum mw_status part_claim(struct jvm *jvm, const struct run *run, size_t 
                       : mw_runtime_claim(jvm->claims, map, MW_CATEGORY_MANAGED_METADATA, priority,
                                          "code cache tables");
     const struct mw_mapping *first = &jvm->maps[run->first];
-    bool follows_archive =
-        run->first > 0 && is_archive(first - 1) && first[-1].end == first->start;
+    bool follows_archive = run->first > 0 && is_archive(first - 1) && first[-1].end == first->start;
     bool is_metaspace = follows_archive || first->start % METASPACE_ALIGN == 0 ||
                         jvm->maps[run->end - 1].end - first->start >= METASPACE_ALIGN;
     return mw_runtime_claim(jvm->claims, map, MW_CATEGORY_MANAGED_METADATA, priority,
@@ -263,8 +264,8 @@ static enum mw_status runs_claim(struct jvm *jvm)
  * "java-1.8.0-openjdk" → "1.8.0". */
 static void version_from_path(const char *path, char version[64])
 {
-    static const char *const words[] = {"java-", "jdk-", "jdk", "jre-", "temurin-", "zulu",
-                                        "corretto-", "graalvm-", "openjdk"};
+    static const char *const words[] = {"java-", "jdk-",      "jdk",      "jre-",   "temurin-",
+                                        "zulu",  "corretto-", "graalvm-", "openjdk"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const char *at = strstr(path, words[i]);
         if (!at)

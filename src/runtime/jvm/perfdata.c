@@ -1,9 +1,10 @@
 /* runtime/jvm/perfdata.c: hsperfdata.
  *
  *   prologue  magic CA FE C0 C0 | byte order (1: little) | major 2 | minor | accessible | used i32
- *             | overflow i32 | time i64 | entry offset i32 | entries i32                    32 bytes
- *   entry     length i32 | name offset i32 | vector length i32 (0: scalar) | type u8 ('J' i64,
- *             'B' bytes) | flags u8 | units u8 | variability u8 | data offset i32           20 bytes
+ *             | overflow i32 | time i64 | entry offset i32 | entries i32                    32
+ * bytes entry     length i32 | name offset i32 | vector length i32 (0: scalar) | type u8 ('J' i64,
+ *             'B' bytes) | flags u8 | units u8 | variability u8 | data offset i32           20
+ * bytes
  *
  * Offsets count from the entry. All of it is a target's, and written while we read: every entry is
  * bounded by `used` and by the bytes there are, and must advance. Reference: OpenJDK

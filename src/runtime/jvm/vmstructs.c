@@ -92,8 +92,7 @@ static void entry_apply(const struct table *table, const uint8_t *entry, const c
             continue;
         fields[i].is_found = true;
         fields[i].is_static = (uint32_t)entry_word(entry, table->is_static) != 0;
-        fields[i].offset =
-            entry_word(entry, fields[i].is_static ? table->address : table->offset);
+        fields[i].offset = entry_word(entry, fields[i].is_static ? table->address : table->offset);
     }
 }
 
