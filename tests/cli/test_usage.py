@@ -180,7 +180,7 @@ class Listing(unittest.TestCase):
             done = run("--json", "-n", "0")
         self.assertEqual((done.code, done.err), (0, ""), done)
         document = done.json()
-        self.assertEqual(document["schema"], "memwhy.processes/1")
+        self.assertEqual(document["schema"], "memwhy.list/1")
         rows = document["processes"]
         self.assertEqual(len(rows), document["process_count"])
         sizes = [row["rss_bytes"] for row in rows]
