@@ -110,14 +110,14 @@ static void help_all(struct mw_text *text)
     put_options(text, MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX) | MW_OPTION_BIT(NO_COLOR) |
                           MW_OPTION_BIT(HELP) | MW_OPTION_BIT(VERSION));
     put_heading(text, "What it does to a process");
-    put_lines(text,
-              "  Mappings are read without pausing it. A heap is read while it is held still, "
-              "for at most\n"
-              "  --max-pause at a time; the report says how often and how long. Nothing runs in "
-              "it but\n"
-              "  malloc_trim, and that only with `trim --apply`. Killed at any moment, memwhy "
-              "leaves it\n"
-              "  running and untraced.\n");
+    put_lines(
+        text,
+        "  Mappings are read without pausing it. A heap is read while it is held still, at most "
+        "for\n"
+        "  as long as --max-pause says at a time; the report says how often and how long. "
+        "Nothing\n"
+        "  runs in it but malloc_trim, and that only with `trim --apply`. Killed at any moment,\n"
+        "  memwhy leaves it running and untraced.\n");
     put_exit_codes(text);
 }
 

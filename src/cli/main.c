@@ -11,10 +11,19 @@ enum { COUNT_DEFAULT = 20 };
 /* A signal handler has no other way to the one context of this program. */
 static struct mw_context *canceled_by_signal;
 
+enum { CANCEL_SECONDS_MAX = 2 };
+
 static void on_cancel(int signal_number)
 {
     (void)signal_number;
     atomic_store(&canceled_by_signal->canceled, true);
+    alarm(CANCEL_SECONDS_MAX); /* it may wait for an input that never comes */
+}
+
+static void on_cancel_overdue(int signal_number)
+{
+    (void)signal_number;
+    _exit(MW_EXIT_PARTIAL);
 }
 
 /* Our own bug. A target that is held still goes on by itself when we end. No core is written: it
@@ -34,6 +43,7 @@ static void signals_init(struct mw_context *context)
     canceled_by_signal = context;
     sigaction(SIGINT, &cancel, NULL); /* a second one ends at once */
     sigaction(SIGTERM, &cancel, NULL);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_cancel_overdue}, NULL);
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an errno */
 #ifndef __SANITIZE_ADDRESS__
     static const int bugs[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};

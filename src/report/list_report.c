@@ -1,4 +1,4 @@
-/* report/list_report.c: the process list, as a table and as memwhy.processes/1. */
+/* report/list_report.c: the process list, as a table and as memwhy.list/1. */
 #include "report/list_report.h"
 
 #include "report/parts_json.h"
@@ -41,7 +41,7 @@ enum mw_status mw_report_list_json(const struct mw_list *list, size_t count_max,
     struct mw_json json;
     mw_json_init(&json, sink);
     mw_field_object_begin(&json, MW_SCOPE_list);
-    mw_field_text(&json, MW_F(list, schema), "memwhy.processes/1");
+    mw_field_text(&json, MW_F(list, schema), "memwhy.list/1");
     mw_field_text(&json, MW_F(list, memwhy_version), MW_VERSION);
     mw_field_time(&json, MW_F(list, taken_at), list->taken_at);
     mw_field_u64(&json, MW_F(list, process_count), list->count);

@@ -210,7 +210,9 @@ enum mw_status mw_report_verify_text(const struct mw_verify *verify, const char 
     mw_text_printf(&text, MW_STYLE_PLAIN, "  %zu met, %zu not met, %zu not checked", verify->met,
                    verify->not_met, verify->count - verify->met - verify->not_met);
     mw_text_newline(&text);
-    for (size_t i = 0; i < verify->count; i++)
-        put_prediction(&text, &verify->predictions[i]);
+    for (int checked = 1; checked >= 0; checked--)
+        for (size_t i = 0; i < verify->count; i++)
+            if ((verify->predictions[i].outcome != MW_OUTCOME_NOT_CHECKED) == checked)
+                put_prediction(&text, &verify->predictions[i]);
     return mw_text_finish(&text, err);
 }

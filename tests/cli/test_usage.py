@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Usage errors, exit codes, gates, damaged inputs."""
+import json
+import os
+import random
+import subprocess
+import tempfile
+import unittest
+
+import command
+import tap
+from command import Sleeper, run
+
+PLAIN_SMAPS = b"""00400000-00402000 rw-p 00000000 00:00 0 [heap]
+Size:                  8 kB
+Rss:                   8 kB
+Pss:                   8 kB
+Anonymous:             8 kB
+Swap:                  0 kB
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]
+Size:                132 kB
+Rss:                  12 kB
+Pss:                  12 kB
+Anonymous:            12 kB
+Swap:                  0 kB
+"""
+
+
+class Usage(unittest.TestCase):
+    CASES = (
+        ["--bogus"], ["report"], ["heap"], ["maps"], ["pins"], ["trim"], ["verify"],
+        ["verify", "a"], ["verify", "a", "b", "c"], ["report", "1", "2"], ["frobnicate", "1"],
+        ["doctor", "x"], ["doctor", "-1"], ["doctor", "0"], ["heap", "1", "--unknown"],
+        ["report", "1", "--apply"], ["maps", "1", "--fail-if", "kept>0"], ["--unknown"],
+        ["1", "--max-pause"], ["1", "--max-pause", "soon"], ["1", "--max-pause", "0ms"],
+        ["1", "--fail-if", "kept"], ["1", "--fail-if", "kpet>0"], ["1", "--fail-if"],
+        ["1", "--json", "--markdown"], ["heap", "1", "--json", "--list-blocks"],
+        ["trim", "1", "--json", "--pages"], ["trim", "1", "--apply", "--pages"], ["-n"],
+        ["-n", "x"], ["-n", "-1"], ["heap", "1", "--json=yes"], ["", ""],
+    )
+
+    def test_errors(self):
+        for words in self.CASES:
+            with self.subTest(" ".join(words)):
+                done = run(*words)
+                self.assertEqual((done.code, done.out), (2, ""), done)
+                self.assertRegex(done.err, r"^memwhy: [^A-Z\n].*[^.\n]\n(hint: .+\n)?$")
+
+    def test_hint_names_the_command(self):
+        self.assertIn("hint: memwhy heap --help\n", run("heap").err)
+
+
+class Targets(unittest.TestCase):
+    """Exit code 3 and one line that says what was not accessible."""
+
+    def assert_refused(self, done, name):
+        with self.subTest(name):
+            self.assertEqual((done.code, done.out), (3, ""), done)
+            self.assertRegex(done.err, r"^memwhy: .+\n(hint: .+\n)?$")
+
+    def test_what_is_not_there(self):
+        for name in command.COMMANDS:
+            if name in ("verify", "doctor"):
+                continue
+            self.assert_refused(run(name, "/nonexistent/file"), f"{name} file")
+            self.assert_refused(run(name, "99999999"), f"{name} pid")
+        self.assert_refused(run("doctor", "99999999"), "doctor pid")
+        self.assert_refused(run("verify", "/nonexistent", "1"), "verify")
+
+    def test_what_is_no_target(self):
+        with tempfile.TemporaryDirectory() as folder:
+            contents = {"empty": b"", "text": b"hello\n", "zeros": bytes(4096), "json": b"{}",
+                        "elf": b"\x7fELF\2\1\1" + bytes(57), "short": b"\x7fELF",
+                        "zst": b"\x28\xb5\x2f\xfd" + bytes(20), "binary": os.urandom(5000)}
+            for name, content in contents.items():
+                path = os.path.join(folder, name)
+                with open(path, "wb") as file:
+                    file.write(content)
+                self.assert_refused(run(path), name)
+                self.assert_refused(run("-", stdin=content), f"{name} on standard input")
+            self.assert_refused(run(folder), "a directory")
+            with open(os.path.join(folder, "no"), "wb") as file:
+                file.write(b'{"schema": "memwhy.heap/1"}')
+            self.assert_refused(run("verify", file.name, file.name), "verify: another schema")
+
+    def test_a_process_of_another_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become another user")
+        with Sleeper() as target:
+            done = run(target.pid, user=65534, group=65534, extra_groups=[])
+            self.assertEqual(done.code, 3, done)
+            self.assertIn("hint: ", done.err)
+
+
+class ExitCodes(unittest.TestCase):
+    def test_smaps_text(self):
+        for words in (["-"], ["report", "-"], ["maps", "-"], ["-", "--json"], ["-", "--markdown"],
+                      ["maps", "-", "--json"]):
+            done = run(*words, stdin=PLAIN_SMAPS)
+            self.assertEqual((done.code, done.err), (0, ""), done)
+        report = run("-", "--json", stdin=PLAIN_SMAPS).json()
+        self.assertEqual((report["rss_bytes"], report["target"]["kind"]), (20480, "smaps"))
+
+    def test_gates(self):
+        cases = {"rss>1KiB": 1, "rss>=20480": 1, "rss==20480": 1, "rss<20480": 0, "rss>1GiB": 0,
+                 "swap>0": 0, "unknown>200%": 0, "kept>0": 4, "leaked==0": 4, "trimmable<1": 4}
+        for text, code in cases.items():
+            with self.subTest(text):
+                done = run("-", "--fail-if", text, stdin=PLAIN_SMAPS)
+                self.assertEqual(done.code, code, done)
+                self.assertIn("RSS", done.out)  # the report is printed all the same
+                self.assertEqual(bool(done.err), code != 0, done)
+
+    def test_one_of_several_gates(self):
+        done = run("-", "--fail-if", "rss>1GiB", "--fail-if", "kept>0", "--fail-if", "rss>0",
+                   stdin=PLAIN_SMAPS)
+        self.assertEqual(done.code, 1, done)
+
+    def test_gates_of_a_live_process(self):
+        with Sleeper() as target:
+            self.assertEqual(run(target.pid, "--fail-if", "rss>1MiB").code, 1)
+            self.assertEqual(run(target.pid, "--fail-if", "leaked>1TiB").code, 0)
+            done = run(target.pid, "--no-heap", "--fail-if", "kept>=0")
+            self.assertEqual(done.code, 4, done)
+
+    def test_every_command_on_a_live_process(self):
+        with Sleeper() as target:
+            for words in (["report"], ["report", "--json"], ["report", "--markdown"], ["maps"],
+                          ["maps", "--unknown"], ["maps", "--json"], ["heap"], ["heap", "--json"],
+                          ["heap", "--list-blocks"], ["pins"], ["pins", "--json"], ["trim"],
+                          ["trim", "--json"], ["trim", "--pages"], ["doctor"],
+                          ["doctor", "--json"]):
+                done = run(*words, target.pid)
+                with self.subTest(" ".join(words)):
+                    self.assertEqual((done.code, done.err), (0, ""), done)
+                    if "--json" in words:
+                        self.assertEqual(done.json()["schema"], f"memwhy.{words[0]}/1")
+
+    def test_trim_without_a_heap_is_partial(self):
+        done = run("trim", "-", "--json", stdin=PLAIN_SMAPS)
+        self.assertEqual(done.code, 4, done)
+        self.assertIsNone(done.json()["predicted_bytes"])
+
+    def test_apply_and_verify(self):
+        with Sleeper() as target, tempfile.TemporaryDirectory() as folder:
+            before = os.path.join(folder, "before.json")
+            with open(before, "w", encoding="utf-8") as file:
+                file.write(run(target.pid, "--json").out)
+            applied = run("trim", target.pid, "--apply", "--json")
+            self.assertEqual(applied.code, 0, applied)
+            answer = applied.json()
+            self.assertIs(answer["applied"], True)
+            self.assertEqual(answer["actual_bytes"],
+                             answer["anon_before_bytes"] - answer["anon_after_bytes"])
+            self.assertIn("malloc_trim(0)", applied.err)  # it is said
+            verified = run("verify", before, target.pid, "--json")
+            self.assertIn(verified.code, (0, 1), verified)
+            document = verified.json()
+            self.assertTrue(document["same_process"])
+            self.assertEqual(verified.code, 1 if document["not_met"] else 0)
+
+    def test_apply_is_refused_on_a_file(self):
+        done = run("trim", "-", "--apply", stdin=PLAIN_SMAPS)
+        self.assertEqual(done.code, 4, done)
+        self.assertIn("not run", done.err)
+
+    def test_verify_of_two_reports(self):
+        with Sleeper() as target, tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(run(target.pid, "--json").out)
+            file.flush()
+            done = run("verify", file.name, file.name, "--json")
+            self.assertIn(done.code, (0, 1), done)
+            for figure in done.json()["figures"]:
+                self.assertIn(figure["delta"], (0, None))
+
+
+class Listing(unittest.TestCase):
+    def test_json(self):
+        with Sleeper() as target:
+            done = run("--json", "-n", "0")
+        self.assertEqual((done.code, done.err), (0, ""), done)
+        document = done.json()
+        self.assertEqual(document["schema"], "memwhy.list/1")
+        rows = document["processes"]
+        self.assertEqual(len(rows), document["process_count"])
+        sizes = [row["rss_bytes"] for row in rows]
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+        mine = [row for row in rows if row["pid"] == target.pid]
+        self.assertEqual(len(mine), 1)
+        self.assertTrue(mine[0]["readable"])
+        self.assertGreater(mine[0]["rss_bytes"], 1 << 20)
+
+    def test_table(self):
+        done = run("-n", "3")
+        self.assertEqual((done.code, done.err), (0, ""), done)
+        lines = done.out.splitlines()
+        self.assertRegex(lines[0], r"^3 of \d+ processes")
+        self.assertRegex(lines[1], r"PID +RSS +anon +swap +threads")
+        self.assertRegex(lines[2], r"^ *\d+ +[\d,]+\.\d")
+        self.assertIn("NEXT", done.out)
+
+
+class Hostile(unittest.TestCase):
+    """Damaged texts and cores: an answer or a refusal, never a crash."""
+
+    ROUNDS = 120
+
+    def sources(self):
+        texts = [PLAIN_SMAPS]
+        if os.path.isdir(command.SMAPS):
+            for name in sorted(os.listdir(command.SMAPS)):
+                with open(os.path.join(command.SMAPS, name), "rb") as file:
+                    texts.append(file.read())
+        with Sleeper() as target:
+            with open(f"/proc/{target.pid}/smaps", "rb") as file:
+                texts.append(file.read())
+            report = run(target.pid, "--json").out.encode()
+        return texts, report
+
+    @staticmethod
+    def damage(text, rng):
+        text = bytearray(text)
+        for _ in range(rng.randrange(1, 30)):
+            at = rng.randrange(max(1, len(text)))
+            choice = rng.randrange(4)
+            if choice == 0 and text:
+                text[min(at, len(text) - 1)] = rng.randrange(256)
+            elif choice == 1:
+                del text[at:at + rng.randrange(200)]
+            elif choice == 2:
+                text[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(40)))
+            else:
+                text[at:at] = rng.choice((b"18446744073709551615", b"-1", b"ffffffffffffffff",
+                                          b"\n", b"\0", b"kB", b"\x1b[2J"))
+        return bytes(text)
+
+    def assert_no_crash(self, done, seed):
+        self.assertIn(done.code, (0, 1, 3, 4), f"seed {seed}: {done}")
+        self.assertNotIn("internal error", done.err)
+        for text in (done.out, done.err):
+            self.assertNotIn("\x1b", text, f"seed {seed}")
+            self.assertNotIn("\0", text, f"seed {seed}")
+
+    def test_smaps(self):
+        texts, _ = self.sources()
+        base = random.randrange(1 << 30)
+        for seed in range(base, base + self.ROUNDS):
+            rng = random.Random(seed)
+            words = rng.choice((["-"], ["-", "--json"], ["maps", "-"], ["maps", "-", "--json"],
+                                ["-", "--markdown"], ["heap", "-"], ["trim", "-"]))
+            done = run(*words, stdin=self.damage(rng.choice(texts), rng))
+            self.assert_no_crash(done, seed)
+            if "--json" in words and done.code == 0:
+                json.loads(done.out)
+
+    def test_reports(self):
+        _, report = self.sources()
+        base = random.randrange(1 << 30)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "before.json")
+            for seed in range(base, base + self.ROUNDS // 2):
+                with open(path, "wb") as file:
+                    file.write(self.damage(report, random.Random(seed)))
+                self.assert_no_crash(run("verify", path, path), seed)
+
+    def test_core(self):
+        """A core of the kernel's, damaged in its first pages."""
+        with tempfile.TemporaryDirectory() as folder:
+            core = self.make_core(folder)
+            if core is None:
+                self.skipTest("gdb (gcore) is not installed")
+            with open(core, "rb") as file:
+                content = file.read()
+            base = random.randrange(1 << 30)
+            for seed in range(base, base + self.ROUNDS // 3):
+                rng = random.Random(seed)
+                damaged = self.damage(content[:16384], rng)[:16384] + content[16384:]
+                with open(core, "wb") as file:
+                    file.write(damaged)
+                words = rng.choice((["report"], ["heap"], ["maps"], ["report", "--json"]))
+                self.assert_no_crash(run(*words, core), seed)
+
+    @staticmethod
+    def make_core(folder):
+        with Sleeper() as target:
+            try:
+                done = subprocess.run(["gcore", "-o", os.path.join(folder, "core"),
+                                       str(target.pid)], capture_output=True, check=False,
+                                      stdin=subprocess.DEVNULL, timeout=60)
+            except OSError:
+                return None
+            path = os.path.join(folder, f"core.{target.pid}")
+            return path if done.returncode == 0 and os.path.exists(path) else None
+
+
+if __name__ == "__main__":
+    tap.main()
