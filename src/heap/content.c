@@ -15,7 +15,8 @@ const char *mw_content_name(enum mw_content content)
     static const char *const names[MW_CONTENT_COUNT] = {
         [MW_CONTENT_ZERO] = "zero bytes",     [MW_CONTENT_TEXT] = "text",
         [MW_CONTENT_JSON] = "JSON text",      [MW_CONTENT_XML] = "XML text",
-        [MW_CONTENT_SQL] = "SQL text",        [MW_CONTENT_POINTERS] = "nodes and tables of pointers",
+        [MW_CONTENT_SQL] = "SQL text",
+        [MW_CONTENT_POINTERS] = "nodes and tables of pointers",
         [MW_CONTENT_OBJECTS] = "objects",     [MW_CONTENT_NUMBERS] = "numbers",
         [MW_CONTENT_COMPRESSED] = "compressed or random data",
         [MW_CONTENT_MIXED] = "mixed data",

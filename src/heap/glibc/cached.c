@@ -3,10 +3,12 @@
  * A cached block keeps its in-use bit, so the walk must know its address beforehand. Fastbins hang
  * off each arena. The tcache struct of a thread is found from its thread pointer: a word near it
  * points to a chunk of the struct's size whose lists are sound. When a thread has no registers, or
- * no thread's TLS led to a struct with blocks, a first walk tries all blocks of that size. Lists:
- * since 2.32 a stored link is (its own address >> 12) ^ next; told apart by the end of a list,
- * which is stored as 0 in the old form. A chunk is on one list at most, so all lists together are followed
- * for no more steps than there can be chunks: linear, whatever the target holds. */
+ * no thread's TLS led to a struct with blocks, a first walk tries all blocks of that size.
+ *
+ * Lists: since 2.32 a stored link is (its own address >> 12) ^ next. Where the layouts do not tell
+ * (2.27 to 2.34) the end of a list does, which is stored as 0 in the old form. A chunk is on one
+ * list at most, so all lists together are followed for no more steps than there can be chunks:
+ * linear, whatever the target holds. */
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
 
@@ -323,6 +325,8 @@ static int address_compare(const void *a, const void *b)
 enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
 {
     list_steps_allow(glibc);
+    glibc->safe_linking = glibc->par && mw_glibc_has(glibc->par->thp_pagesize); /* 2.35 */
+    glibc->linking_known = glibc->safe_linking || glibc->state->bins == 104;    /* 2.26 */
     enum mw_status status = mw_window_init(&glibc->lists, glibc->image);
     if (status == MW_OK)
         status = fastbins_find(glibc);
