@@ -27,6 +27,13 @@ struct list_chunk {
     uint64_t head, link;
 };
 
+/* What was asked lies in a segment of malloc, so it should be there. */
+static void cached_unreadable(struct mw_glibc *glibc, mw_addr address)
+{
+    mw_finding_add(glibc->findings, "cached-unreadable", address, 0,
+                   "lists of cached blocks could not be read; blocks on them count as in use");
+}
+
 /* A chunk that may be on a list: aligned, in a segment, readable; a step of those that are left. */
 static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_chunk *out)
 {
@@ -36,7 +43,10 @@ static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_c
     if (--glibc->list_steps == 0)
         mw_finding_add(glibc->findings, "lists-endless", chunk, 0,
                        "the lists of cached blocks are longer than malloc's memory");
-    return mw_image_read(glibc->image, chunk + 8, out, sizeof *out) == MW_OK;
+    if (mw_image_read(glibc->image, chunk + 8, out, sizeof *out) == MW_OK)
+        return true;
+    cached_unreadable(glibc, chunk);
+    return false;
 }
 
 /* The chunk that the link at address `at` leads to; 0 at the end of the list. Learns the form of
@@ -133,14 +143,22 @@ static bool tcache_struct_read(struct mw_glibc *glibc, mw_addr at,
     uint64_t head;
     mw_addr end;
     const uint8_t *bytes;
-    if (at % 16 || !mw_glibc_in_segment(glibc, at - 16, &end) ||
-        !(bytes = mw_window_at(&glibc->lists, at - 16, 16)))
+    if (at % 16 || !mw_glibc_in_segment(glibc, at - 16, &end))
         return false;
+    bytes = mw_window_at(&glibc->lists, at - 16, 16);
+    if (!bytes) {
+        cached_unreadable(glibc, at - 16);
+        return false;
+    }
     memcpy(&head, bytes + 8, sizeof head);
     uint64_t size = head & ~(uint64_t)7, used = layout->entries + 8u * layout->bins;
-    if (size < layout->chunk_size || size > layout->chunk_size + 0x20u ||
-        !(bytes = mw_window_at(&glibc->lists, at, used)))
+    if (size < layout->chunk_size || size > layout->chunk_size + 0x20u)
         return false;
+    bytes = mw_window_at(&glibc->lists, at, used);
+    if (!bytes) {
+        cached_unreadable(glibc, at);
+        return false;
+    }
     out->layout = layout;
     uint64_t limit = glibc->par ? glibc->parameters.tcache_count : UINT16_MAX;
     for (size_t bin = 0; bin < layout->bins; bin++) {
@@ -250,8 +268,13 @@ static enum mw_status tls_tcaches_take(struct mw_glibc *glibc, int64_t delta)
     list_steps_allow(glibc);
     for (size_t i = 0; i < glibc->image->thread_count && status == MW_OK; i++) {
         mw_addr tp = glibc->image->threads[i].tp, at, end;
-        if (tp == 0 || mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK ||
-            !mw_glibc_in_segment(glibc, at, &end))
+        if (tp == 0)
+            continue;
+        if (mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK) {
+            cached_unreadable(glibc, tp);
+            continue;
+        }
+        if (!mw_glibc_in_segment(glibc, at, &end))
             continue; /* a thread that never freed: NULL, or the dummy of 2.43 */
         if (!tcache_take(glibc, at, &status) && status == MW_OK)
             mw_finding_add(glibc->findings, "tcache-torn", at, 0,
