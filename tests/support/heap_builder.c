@@ -32,7 +32,7 @@ const struct heap_family heap_families[] = {
 };
 const size_t heap_family_count = sizeof heap_families / sizeof *heap_families;
 
-enum { PREV_INUSE = 1, IS_MMAPPED = 2, NON_MAIN = 4, DATA_BYTES = 4 * HEAP_PAGE };
+enum { PREV_INUSE = 1, IS_MMAPPED = 2, NON_MAIN = 4, DATA_BYTES = 2 * HEAP_PAGE };
 static const mw_addr LIBC_TEXT = 0x7fff20000000, LIBC_DATA = 0x7fff20200000;
 
 static void need(bool good, const char *what)

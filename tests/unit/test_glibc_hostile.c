@@ -283,7 +283,26 @@ static void test_wild_fastbin(void **state)
     }
 }
 
-/* Cyclic, too long, too short, of another size, outside: none is believed, its blocks are in use. */
+/* The first link that is met lies about the form of links: only 2.27 to 2.34 must rely on it. */
+static void test_first_link_lies(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < heap_family_count; i++) {
+        const struct heap_family *family = &heap_families[i];
+        if (family->fastbins == HEAP_NONE || family->heap_info == 32)
+            continue;
+        struct fixture *fixture = fixture_open(fixture_new(family));
+        mw_addr head = fixture->heap->main_arena + family->fastbins;
+        heap_put(fixture->heap, head, BRK + 132 * KIB - 64); /* inside top, size 32, link 0 */
+        heap_put(fixture->heap, BRK + 132 * KIB - 64 + 8, 32 | 1);
+        fixture_walk(fixture);
+        assert_int_equal(fixture->walked.allocator.tcache_count, 6);
+        assert_int_equal(fixture->walked.allocator.fastbin_count, 6 + 1); /* main and thread */
+        fixture_delete(fixture);
+    }
+}
+
+/* Cyclic, too short, of another size, outside: none is believed, its blocks are in use. */
 static void test_torn_tcache(void **state)
 {
     (void)state;
@@ -480,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_ring_does_not_close),
         cmocka_unit_test(test_cyclic_fastbin),
         cmocka_unit_test(test_wild_fastbin),
+        cmocka_unit_test(test_first_link_lies),
         cmocka_unit_test(test_torn_tcache),
         cmocka_unit_test(test_heap_chain),
         cmocka_unit_test(test_heap_size),

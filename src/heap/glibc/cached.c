@@ -3,10 +3,12 @@
  * A cached block keeps its in-use bit, so the walk must know its address beforehand. Fastbins hang
  * off each arena. The tcache struct of a thread is found from its thread pointer: a word near it
  * points to a chunk of the struct's size whose lists are sound. When a thread has no registers, or
- * no thread's TLS led to a struct with blocks, a first walk tries all blocks of that size. Lists:
- * since 2.32 a stored link is (its own address >> 12) ^ next; told apart by the end of a list,
- * which is stored as 0 in the old form. A chunk is on one list at most, so all lists together are followed
- * for no more steps than there can be chunks: linear, whatever the target holds. */
+ * no thread's TLS led to a struct with blocks, a first walk tries all blocks of that size.
+ *
+ * Lists: since 2.32 a stored link is (its own address >> 12) ^ next. Where the layouts do not tell
+ * (2.27 to 2.34) the end of a list does, which is stored as 0 in the old form. A chunk is on one
+ * list at most, so all lists together are followed for no more steps than there can be chunks:
+ * linear, whatever the target holds. */
 #include "base/limits.h"
 #include "heap/glibc/internal.h"
 
@@ -25,6 +27,13 @@ struct list_chunk {
     uint64_t head, link;
 };
 
+/* What was asked lies in a segment of malloc, so it should be there. */
+static void cached_unreadable(struct mw_glibc *glibc, mw_addr address)
+{
+    mw_finding_add(glibc->findings, "cached-unreadable", address, 0,
+                   "lists of cached blocks could not be read; blocks on them count as in use");
+}
+
 /* A chunk that may be on a list: aligned, in a segment, readable; a step of those that are left. */
 static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_chunk *out)
 {
@@ -34,7 +43,10 @@ static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_c
     if (--glibc->list_steps == 0)
         mw_finding_add(glibc->findings, "lists-endless", chunk, 0,
                        "the lists of cached blocks are longer than malloc's memory");
-    return mw_image_read(glibc->image, chunk + 8, out, sizeof *out) == MW_OK;
+    if (mw_image_read(glibc->image, chunk + 8, out, sizeof *out) == MW_OK)
+        return true;
+    cached_unreadable(glibc, chunk);
+    return false;
 }
 
 /* The chunk that the link at address `at` leads to; 0 at the end of the list. Learns the form of
@@ -131,14 +143,22 @@ static bool tcache_struct_read(struct mw_glibc *glibc, mw_addr at,
     uint64_t head;
     mw_addr end;
     const uint8_t *bytes;
-    if (at % 16 || !mw_glibc_in_segment(glibc, at - 16, &end) ||
-        !(bytes = mw_window_at(&glibc->lists, at - 16, 16)))
+    if (at % 16 || !mw_glibc_in_segment(glibc, at - 16, &end))
         return false;
+    bytes = mw_window_at(&glibc->lists, at - 16, 16);
+    if (!bytes) {
+        cached_unreadable(glibc, at - 16);
+        return false;
+    }
     memcpy(&head, bytes + 8, sizeof head);
     uint64_t size = head & ~(uint64_t)7, used = layout->entries + 8u * layout->bins;
-    if (size < layout->chunk_size || size > layout->chunk_size + 0x20u ||
-        !(bytes = mw_window_at(&glibc->lists, at, used)))
+    if (size < layout->chunk_size || size > layout->chunk_size + 0x20u)
         return false;
+    bytes = mw_window_at(&glibc->lists, at, used);
+    if (!bytes) {
+        cached_unreadable(glibc, at);
+        return false;
+    }
     out->layout = layout;
     uint64_t limit = glibc->par ? glibc->parameters.tcache_count : UINT16_MAX;
     for (size_t bin = 0; bin < layout->bins; bin++) {
@@ -248,8 +268,13 @@ static enum mw_status tls_tcaches_take(struct mw_glibc *glibc, int64_t delta)
     list_steps_allow(glibc);
     for (size_t i = 0; i < glibc->image->thread_count && status == MW_OK; i++) {
         mw_addr tp = glibc->image->threads[i].tp, at, end;
-        if (tp == 0 || mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK ||
-            !mw_glibc_in_segment(glibc, at, &end))
+        if (tp == 0)
+            continue;
+        if (mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK) {
+            cached_unreadable(glibc, tp);
+            continue;
+        }
+        if (!mw_glibc_in_segment(glibc, at, &end))
             continue; /* a thread that never freed: NULL, or the dummy of 2.43 */
         if (!tcache_take(glibc, at, &status) && status == MW_OK)
             mw_finding_add(glibc->findings, "tcache-torn", at, 0,
@@ -323,6 +348,8 @@ static int address_compare(const void *a, const void *b)
 enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
 {
     list_steps_allow(glibc);
+    glibc->safe_linking = glibc->par && mw_glibc_has(glibc->par->thp_pagesize); /* 2.35 */
+    glibc->linking_known = glibc->safe_linking || glibc->state->bins == 104;    /* 2.26 */
     enum mw_status status = mw_window_init(&glibc->lists, glibc->image);
     if (status == MW_OK)
         status = fastbins_find(glibc);

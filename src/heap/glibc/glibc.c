@@ -39,6 +39,8 @@ static enum mw_status glibc_probe(struct mw_image *image, struct mw_allocator *a
     enum mw_status status = mw_window_init(&glibc.window, image);
     if (status == MW_OK)
         status = mw_glibc_locate(&glibc, err);
+    else
+        mw_fail(err, status, "out of memory");
     if (status == MW_OK) {
         allocator_out->kind = "glibc";
         version_fill(&glibc, allocator_out);

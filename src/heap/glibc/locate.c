@@ -202,7 +202,7 @@ static bool par_is_plausible(struct mw_glibc *glibc, const uint8_t *at,
     memcpy(counts, at + row->n_mmaps, sizeof counts);
     uint64_t mem = word_at(at + row->mmapped_mem), max_mem = word_at(at + row->mmapped_mem + 8);
     mw_addr sbrk_base = word_at(at + row->sbrk_base);
-    if (mmap_threshold > ((uint64_t)1 << 40) || arena_test == 0 || arena_test > 1 << 20 ||
+    if (arena_test == 0 || arena_test > 1 << 20 || mmap_threshold > ((uint64_t)1 << 40) ||
         arena_max > 1 << 20 || counts[0] < 0 || counts[1] < 0 || counts[2] < counts[0] ||
         (counts[3] & ~1) || mem > max_mem || mem % 16 || (counts[0] > 0) != (mem > 0))
         return false;

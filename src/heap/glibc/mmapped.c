@@ -7,9 +7,9 @@
  *
  * Up to 2.42 size + offset is the mapping's length; from 2.43 it is 16 less and bit 0 of the first
  * word marks a huge page. First the starts of regions are tried and followed from block to block,
- * which finds nearly all, until count and sum agree with mp_; the rest by looking at every page that
- * is there. When more is found than n_mmaps, mmapped_mem tells which one or two are none. Linear, but
- * for sorting. */
+ * which finds nearly all, until count and sum agree with mp_; the rest by looking at every page
+ * that is there. When more is found than n_mmaps, mmapped_mem tells which one or two are none.
+ * Linear, but for sorting. */
 #include "base/alloc.h"
 #include "heap/glibc/internal.h"
 

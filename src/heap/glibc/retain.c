@@ -25,18 +25,18 @@ enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_imag
     pages->count = 0;
     pages->shift = (unsigned)__builtin_ctz(image->page_size);
     pages->known = image->can & MW_CAN_PAGES;
+    pages->failed = false;
     return MW_OK;
 }
 
 /* Load the part that begins at the page of address. */
-static void pages_load(struct mw_glibc_pages *pages, mw_addr address)
+static bool pages_load(struct mw_glibc_pages *pages, mw_addr address)
 {
     mw_addr page = (mw_addr)1 << pages->shift;
     pages->start = address & ~(page - 1);
     uint64_t count = (pages->end - pages->start + page - 1) >> pages->shift;
     pages->count = count < MW_GLIBC_PAGES_ROOM ? (size_t)count : MW_GLIBC_PAGES_ROOM;
-    if (mw_image_pages(pages->image, pages->start, pages->count, pages->flags, NULL) != MW_OK)
-        pages->known = false;
+    return mw_image_pages(pages->image, pages->start, pages->count, pages->flags, NULL) == MW_OK;
 }
 
 struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_addr address,
@@ -48,8 +48,8 @@ struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_add
     while (address < end) {
         size_t index = (size_t)((address - pages->start) >> pages->shift);
         if (address < pages->start || index >= pages->count) {
-            if (pages->known)
-                pages_load(pages, address);
+            if (pages->known && !pages_load(pages, address))
+                pages->known = false, pages->failed = true;
             if (!pages->known)
                 return sum;
             index = 0;

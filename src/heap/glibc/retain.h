@@ -13,7 +13,7 @@ struct mw_glibc_pages {
     size_t count;
     mw_addr start, end; /* start of the part, end of the segment */
     unsigned shift;
-    bool known;
+    bool known, failed; /* failed: was known until a question went unanswered */
 };
 
 /* Turn to the segment [start, end); nothing is read yet. MW_NOMEM. */

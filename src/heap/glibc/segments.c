@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum { FENCE_SIZE = 16, GAP_SCAN_MAX = 64 << 20 };
-static const uint64_t VISITED_SPAN_MAX = (uint64_t)64 << 30; /* 512 MiB of bits, touched where used */
+static const uint64_t VISITED_SPAN_MAX = (uint64_t)64 << 30; /* 512 MiB of bits, used as needed */
 
 struct chain_end {
     mw_addr end;  /* first byte behind the segment */

@@ -198,6 +198,10 @@ static enum mw_status segment_finish(struct tally *tally)
     assert(split->in_use_bytes + split->free_bytes + split->metadata_bytes ==
            segment->end - segment->start);
     mw_glibc_trim_end(&tally->trim);
+    if (tally->pages.failed)
+        mw_finding_add(tally->glibc->findings, "pages-unknown", segment->start,
+                       segment->end - segment->start,
+                       "which pages of a heap are resident was not told; they count as absent");
     segment->trimmable_bytes = tally->trim.bytes;
     struct mw_allocator *allocator = tally->allocator;
     allocator->trimmable_bytes += segment->trimmable_bytes;
