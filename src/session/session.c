@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "blocks/sample.h"
+#include "heap/foreign/foreign.h"
 #include "image/open.h"
 #include "proc/cgroup.h"
 
@@ -210,8 +211,12 @@ static enum mw_status claims_collect(struct mw_analysis *analysis, struct mw_err
 {
     enum mw_status status =
         mw_account_claim_mappings(&analysis->image, &analysis->claims, &analysis->findings, err);
-    for (size_t i = 0; i < analysis->allocator_count && status == MW_OK; i++)
-        status = mw_allocator_claim(&analysis->allocators[i], &analysis->claims);
+    for (size_t i = 0; i < analysis->allocator_count && status == MW_OK; i++) {
+        const struct mw_allocator *allocator = &analysis->allocators[i];
+        status = allocator->walked
+                     ? mw_allocator_claim(allocator, &analysis->claims)
+                     : mw_foreign_claim(&analysis->image, allocator, &analysis->claims);
+    }
     if (status == MW_OK)
         status = mw_runtimes_probe(&analysis->image, &analysis->claims, analysis->runtimes,
                                    &analysis->runtime_count, &analysis->findings, err);

@@ -200,7 +200,7 @@ static bool page_goes(const struct heap_builder *heap, mw_addr start, mw_addr en
     return page >= kept && page < end;
 }
 
-/* Mark every page that malloc_trim(0) releases: the walk's ranges must be exactly these. */
+/* Mark every resident page that malloc_trim(0) releases: the walk's ranges must be exactly these. */
 static const char *trims_differ(struct heap_builder *heap, struct mw_image *image,
                                 const struct heap_walked *walked)
 {
@@ -223,10 +223,10 @@ static const char *trims_differ(struct heap_builder *heap, struct mw_image *imag
         if (segment->locked || (is_top && !segment->at_brk))
             continue;
         for (mw_addr page = start & ~(mw_addr)(HEAP_PAGE - 1); page < end; page += HEAP_PAGE) {
-            if (!page_goes(heap, start, end, is_top, page))
+            if (!page_goes(heap, start, end, is_top, page) || !page_resident(heap, page))
                 continue;
             want_pages++;
-            want_bytes += page_resident(heap, page) ? HEAP_PAGE : 0;
+            want_bytes += HEAP_PAGE;
             for (size_t k = 0; k < walked->trim_count; k++)
                 met += page - walked->trims[k].address < walked->trims[k].size;
         }
