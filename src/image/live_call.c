@@ -25,21 +25,50 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <unistd.h>
 
+/* What can be seen to be wrong before anything is stopped. */
+enum mw_status mw_live_call_target_check(const struct mw_process *process, struct mw_error *err)
+{
+    int32_t pid = process->pid;
+    bool others_run = process->thread_count != MW_UNKNOWN && process->thread_count > 1;
+    if ((process->state == 'Z' && !others_run) || process->state == 'X')
+        return mw_fail(err, MW_GONE, "process %d is a zombie: its memory is gone", pid);
+    if (process->user_shadow_stack)
+        return mw_fail(err, MW_UNSUPPORTED,
+                       "process %d has a shadow stack, which a call from outside would violate",
+                       pid);
+    if (process->seccomp == 1)
+        return mw_fail(err, MW_UNSUPPORTED,
+                       "process %d is in strict seccomp mode: the kernel would kill it", pid);
+    if (process->tracer_pid > 0)
+        return mw_tracer_other(pid, process->tracer_pid, err);
+    if (process->state == 'T') {
+        enum mw_status code = mw_fail(err, MW_LIMIT, "process %d is stopped by job control", pid);
+        mw_error_hint(err, "kill -CONT %d", pid);
+        return code;
+    }
+    return MW_OK;
+}
+
+#if defined(__x86_64__)
+
 enum {
     THREADS_PER_ROUND = 16,
-    STOP_NS = 100 * 1000 * 1000,     /* a thread in uninterruptible sleep may not stop */
-    SIGNALS_BEFORE_STOP = 16,        /* deliveries that may come in front of our own stop */
+    STOP_NS = 100 * 1000 * 1000, /* a thread in uninterruptible sleep may not stop */
+    SIGNALS_BEFORE_STOP = 16,    /* deliveries that may come in front of our own stop */
     WATCH_NS_MIN = 100 * 1000,
     WATCH_NS_MAX = 20 * 1000 * 1000,
-    ABANDON_NS = 200 * 1000 * 1000,  /* for the signal return after giving up */
-    STACK_GUARD_GAP = 1 << 20,       /* the kernel's default: 256 pages */
-    CONTROL_BLOCK_WORDS = 320,       /* of struct pthread; glibc 2.36 has 288 */
+    SETTLE_NS = 20 * 1000 * 1000,
+    SETTLE_STEP_NS = 50 * 1000,
+    ABANDON_NS = 200 * 1000 * 1000, /* for the signal return after giving up */
+    STACK_GUARD_GAP = 1 << 20,      /* the kernel's default: 256 pages */
+    CONTROL_BLOCK_WORDS = 320,      /* of struct pthread; glibc 2.36 has 288 */
 };
 
 static const struct mw_live_call_request request_defaults = {
@@ -63,6 +92,7 @@ struct call {
     mw_addr restorer;                /* 0: not looked for yet */
     uint64_t limit_stack;
     struct mw_tracer_tasks tasks;
+    pid_t memory_tid; /* a thread through which the memory can be read */
     enum mw_tracer_ease ease_accepted;
 
     enum outcome outcome; /* of one try */
@@ -75,6 +105,14 @@ struct call {
 static void try_ends(struct call *call, enum outcome outcome)
 {
     call->outcome = outcome;
+}
+
+/* While it is traced, even a signal that the thread ignores ends its system call. */
+static void signal_soften(pid_t tid)
+{
+    struct user_regs_struct now;
+    if (mw_tracer_regs_read(tid, &now, NULL) == MW_OK)
+        mw_tracer_soften(tid, &now, true);
 }
 
 /* Stop the thread. False when it does not come to our stop: the outcome is set. */
@@ -97,6 +135,7 @@ static bool try_stop(struct call *call)
         case MW_TRACER_TRAP:
             return true;
         case MW_TRACER_SIGNAL: /* was on its way before us: let it be delivered */
+            signal_soften(tid);
             ptrace(PTRACE_CONT, tid, NULL, (void *)(intptr_t)stop.signal);
             continue;
         case MW_TRACER_GROUP_STOP:
@@ -144,7 +183,7 @@ static bool stack_from_block(struct call *call, const struct mw_mapping *map, mw
     uint64_t words[CONTROL_BLOCK_WORDS];
     size_t count = (size_t)((map->end - tp) / sizeof *words);
     count = count < CONTROL_BLOCK_WORDS ? count : CONTROL_BLOCK_WORDS;
-    if (count < 2 || !mw_tracer_read(call->pid, tp, words, count * sizeof *words) ||
+    if (count < 2 || !mw_tracer_read(call->frame.tid, tp, words, count * sizeof *words) ||
         words[0] != tp) /* its first word is its own address */
         return false;
     for (size_t i = 1; i + 1 < count; i++) {
@@ -199,9 +238,9 @@ static bool stack_has_room(struct call *call, const struct own_stack *stack)
         low = stack->start;
     }
     while (low < frame->end) {
-        size_t length = frame->end - low < sizeof call->stack ? (size_t)(frame->end - low)
-                                                              : sizeof call->stack;
-        if (!mw_tracer_read(call->pid, low, call->stack, length))
+        size_t length =
+            frame->end - low < sizeof call->stack ? (size_t)(frame->end - low) : sizeof call->stack;
+        if (!mw_tracer_read(call->frame.tid, low, call->stack, length))
             return false;
         low += length;
     }
@@ -218,9 +257,9 @@ static bool refuse(struct call *call, const char *why)
 static struct mw_live_handler handler_find(struct call *call, const struct own_stack *stack,
                                            mw_addr sp)
 {
-    size_t length = stack->end - sp < sizeof call->stack ? (size_t)(stack->end - sp)
-                                                         : sizeof call->stack;
-    if (!mw_tracer_read(call->pid, sp, call->stack, length))
+    size_t length =
+        stack->end - sp < sizeof call->stack ? (size_t)(stack->end - sp) : sizeof call->stack;
+    if (!mw_tracer_read(call->frame.tid, sp, call->stack, length))
         return (struct mw_live_handler){.found = true, .other_stack = true};
     return mw_live_handler_scan(call->restorer, sp, call->stack, length);
 }
@@ -235,10 +274,10 @@ static bool try_accept(struct call *call)
         try_ends(call, code == MW_UNSUPPORTED ? OUTCOME_FAILED : OUTCOME_NEXT);
         return false;
     }
-    mw_tracer_regs_view(call->pid, &now, &frame->regs);
+    mw_tracer_regs_view(frame->tid, &now, &frame->regs);
     if (frame->regs.ease > call->ease_accepted)
         return refuse(call, "sleeps in a system call that would notice");
-    if (mw_live_in_rseq(call->pid, frame->tid, &now))
+    if (mw_live_in_rseq(frame->tid, &now))
         return refuse(call, "is in a restartable sequence");
     mw_addr sp = mw_tracer_regs_sp(&now), tp = mw_tracer_regs_tp(&now);
     struct own_stack stack;
@@ -265,13 +304,6 @@ static bool try_accept(struct call *call)
     if (call->req.busy && call->req.busy(&thread, call->req.busy_user))
         return refuse(call, "is busy: a call into it would not be safe now");
     return true;
-}
-
-static void watch_timeout(struct call *call, const char *how)
-{
-    mw_fail(&call->error, MW_LIMIT, "the function still runs in thread %d after %.1f s%s",
-            call->frame.tid, (double)call->req.timeout_ns / 1e9, how);
-    try_ends(call, OUTCOME_FAILED);
 }
 
 static void watch_gone(struct call *call)
@@ -318,6 +350,7 @@ static bool watch_event(struct call *call, struct mw_tracer_stop stop, uint64_t 
     }
     call->result.stops++;
     if (watch_left(call)) {
+        signal_soften(tid);
         watch_done(call, entered_ns);
         return true;
     }
@@ -333,54 +366,82 @@ static bool watch_event(struct call *call, struct mw_tracer_stop stop, uint64_t 
     return false;
 }
 
-/* Past the timeout: stop once more, and take the thread out of a wait for a lock if allowed. */
-static void watch_give_up(struct call *call, uint64_t entered_ns)
+/* The mask in force is the thread's own again: it has returned, or is still on the way out of the
+ * kernel, where a signal that has waited stops it for us to hand the system call back. Wait until
+ * it sleeps in a system call, or has had the time to come to such a stop. */
+static void watch_settle(struct call *call, uint64_t entered_ns)
 {
     pid_t tid = call->frame.tid;
-    struct user_regs_struct now;
-    if (!call->req.abandon_waiting || ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0) {
-        watch_timeout(call, "; it goes on by itself");
+    watch_done(call, entered_ns);
+    if (!mw_live_frame_can_hand_back(&call->frame))
         return;
+    uint64_t deadline = mw_clock_monotonic_ns() + SETTLE_NS;
+    while (mw_clock_monotonic_ns() < deadline) {
+        struct mw_tracer_stop stop = mw_tracer_peek(tid);
+        if (stop.event != MW_TRACER_NONE) {
+            watch_event(call, stop, entered_ns);
+            return;
+        }
+        struct mw_tracer_syscall seen = mw_tracer_syscall_read(call->pid, tid);
+        if (seen.known && seen.blocked && seen.number >= 0)
+            return;
+        mw_tracer_sleep(SETTLE_STEP_NS);
     }
-    struct mw_tracer_stop stop = mw_tracer_wait(tid, mw_clock_monotonic_ns() + ABANDON_NS);
-    if (stop.event == MW_TRACER_TRAP && watch_left(call)) {
-        watch_done(call, entered_ns);
-        return;
-    }
-    if (stop.event != MW_TRACER_TRAP || mw_tracer_regs_read(tid, &now, NULL) != MW_OK ||
-        !mw_live_frame_abandon(&call->frame, &now)) {
-        watch_timeout(call, "; it goes on by itself");
-        return;
-    }
-    mw_fail(&call->error, MW_LIMIT,
-            "the function waited %.1f s for a lock in thread %d and was taken back",
-            (double)call->req.timeout_ns / 1e9, tid);
-    try_ends(call, OUTCOME_FAILED);
 }
 
-/* Wait for the function's end without ever stopping the thread: /proc tells the mask in force. A
- * signal that has waited for the end does stop it, right where the system call can be handed back. */
-static void watch(struct call *call, uint64_t entered_ns)
+/* Wait for the function's end without ever stopping the thread: /proc tells the mask in force.
+ * False: it has not ended at deadline_ns. */
+static bool watch_until(struct call *call, uint64_t entered_ns, uint64_t deadline_ns)
 {
     uint64_t pause = WATCH_NS_MIN;
-    uint64_t deadline = entered_ns + call->req.timeout_ns;
     pid_t tid = call->frame.tid;
-    for (;;) {
+    do {
+        uint64_t mask;
         struct mw_tracer_stop stop = mw_tracer_wait(tid, mw_clock_monotonic_ns() + pause);
         pause = pause * 2 < WATCH_NS_MAX ? pause * 2 : WATCH_NS_MAX;
         if (watch_event(call, stop, entered_ns))
-            return;
-        if (mw_clock_monotonic_ns() >= deadline) {
-            watch_give_up(call, entered_ns);
-            return;
+            return true;
+        if (mw_tracer_mask_read(call->pid, tid, &mask) && mask != call->frame.call_mask) {
+            watch_settle(call, entered_ns);
+            return true;
         }
-        uint64_t mask;
-        if (stop.event == MW_TRACER_NONE && mw_tracer_mask_read(call->pid, tid, &mask) &&
-            mask != call->frame.call_mask) {
-            watch_done(call, entered_ns);
-            return;
-        }
-    }
+    } while (mw_clock_monotonic_ns() < deadline_ns);
+    return false;
+}
+
+/* Stop the thread in the function and, if that sleeps in a futex, send it straight back. */
+static bool watch_abandon(struct call *call)
+{
+    pid_t tid = call->frame.tid;
+    struct user_regs_struct now;
+    if (!call->req.abandon_waiting || ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0)
+        return false;
+    struct mw_tracer_stop stop = mw_tracer_wait(tid, mw_clock_monotonic_ns() + ABANDON_NS);
+    if (stop.event != MW_TRACER_TRAP || mw_tracer_regs_read(tid, &now, NULL) != MW_OK)
+        return false;
+    bool sent = mw_live_frame_abandon(&call->frame, &now);
+    ptrace(PTRACE_CONT, tid, NULL, NULL);
+    return sent;
+}
+
+static void watch(struct call *call, uint64_t entered_ns)
+{
+    if (watch_until(call, entered_ns, entered_ns + call->req.timeout_ns))
+        return;
+    bool sent = watch_abandon(call);
+    bool ended = watch_until(call, entered_ns, mw_clock_monotonic_ns() + (sent ? ABANDON_NS : 0));
+    if (ended && !(sent && call->outcome == OUTCOME_DONE))
+        return;
+    double seconds = (double)call->req.timeout_ns / 1e9;
+    if (sent)
+        mw_fail(&call->error, MW_LIMIT,
+                "the function waited %.1f s for a lock in thread %d and was taken back", seconds,
+                call->frame.tid);
+    else
+        mw_fail(&call->error, MW_LIMIT,
+                "the function still runs in thread %d after %.1f s; it goes on by itself",
+                call->frame.tid, seconds);
+    try_ends(call, OUTCOME_FAILED);
 }
 
 /* One try with one thread, in the tracer thread. Returning lets the thread go. */
@@ -393,10 +454,10 @@ static void try_run(void *user)
     if (!try_stop(call))
         return;
     if (!try_accept(call)) {
-        mw_tracer_soften(frame->tid, &frame->regs.now);
+        mw_tracer_soften(frame->tid, &frame->regs.now, true);
         return;
     }
-    if (!mw_tracer_write(call->pid, frame->start, frame->bytes, frame->size)) {
+    if (!mw_tracer_write(call->frame.tid, frame->start, frame->bytes, frame->size)) {
         refuse(call, "has a stack that cannot be written");
         return;
     }
@@ -422,8 +483,7 @@ static size_t candidates_choose(struct call *call, struct candidate *list, size_
 {
     size_t count = 0;
     for (size_t i = 0; i < call->tasks.count; i++) {
-        struct mw_tracer_syscall seen =
-            mw_tracer_syscall_read(call->pid, call->tasks.items[i]);
+        struct mw_tracer_syscall seen = mw_tracer_syscall_read(call->pid, call->tasks.items[i]);
         struct candidate add = {.tid = call->tasks.items[i], .ease = mw_tracer_syscall_ease(&seen)};
         size_t at = count;
         while (at > 0 && list[at - 1].ease > add.ease)
@@ -449,23 +509,35 @@ static bool is_32_bit(const struct mw_mapping_list *maps)
     return false;
 }
 
+/* The mappings, by way of any thread that still has them: the first one may have ended. */
+static enum mw_status maps_load(struct call *call, struct mw_error *err)
+{
+    for (size_t i = 0; i < call->tasks.count; i++) {
+        MW_FREE char *text = NULL;
+        char path[64];
+        size_t length = 0;
+        call->memory_tid = call->tasks.items[i];
+        snprintf(path, sizeof path, "/proc/%d/task/%d/maps", call->pid, call->memory_tid);
+        enum mw_status code =
+            mw_io_read_file_at(AT_FDCWD, path, MW_LIMIT_PROC_TEXT_BYTES, &text, &length, err);
+        if (code == MW_GONE || code == MW_NOT_FOUND || (code == MW_OK && length == 0))
+            continue;
+        if (code != MW_OK)
+            return code;
+        mw_mapping_list_deinit(&call->maps);
+        return mw_smaps_parse(text, length, &call->maps, NULL, err);
+    }
+    if (call->restorer != 0)
+        return mw_fail(err, MW_GONE, "process %d has exited", call->pid);
+    return mw_fail(err, MW_UNSUPPORTED, "process %d has no memory of its own", call->pid);
+}
+
 /* Mappings and threads as they are now. */
 static enum mw_status round_load(struct call *call, struct mw_error *err)
 {
-    MW_FREE char *text = NULL;
-    char path[64];
-    size_t length;
-    snprintf(path, sizeof path, "/proc/%d/maps", call->pid);
-    enum mw_status code = mw_io_read_file_at(AT_FDCWD, path, MW_LIMIT_PROC_TEXT_BYTES, &text,
-                                             &length, err);
-    if (code == MW_NOT_FOUND)
-        return mw_fail(err, MW_GONE, "process %d has exited", call->pid);
-    if (code != MW_OK)
-        return code;
-    if (length == 0)
-        return mw_fail(err, MW_UNSUPPORTED, "process %d has no memory of its own", call->pid);
-    mw_mapping_list_deinit(&call->maps);
-    code = mw_smaps_parse(text, length, &call->maps, NULL, err);
+    enum mw_status code = mw_tracer_tasks_list(call->pid, &call->tasks, err);
+    if (code == MW_OK)
+        code = maps_load(call, err);
     if (code != MW_OK)
         return code;
     if (is_32_bit(&call->maps))
@@ -473,13 +545,11 @@ static enum mw_status round_load(struct call *call, struct mw_error *err)
     const struct mw_mapping *map = mw_mapping_find(&call->maps, call->req.function);
     if (!map || !(map->perms & MW_PERM_EXEC))
         return mw_fail_at(err, MW_INVALID, call->req.function,
-                          "there is no code at 0x%llx in process %d",
-                          (unsigned long long)call->req.function, call->pid);
-    if (call->restorer == 0)
-        code = mw_live_restorer_find(call->pid, &call->maps, &call->restorer, err);
-    if (code == MW_OK)
-        code = mw_tracer_tasks_list(call->pid, &call->tasks, err);
-    return code;
+                          "there is no code at 0x%" PRIx64 " in process %d", call->req.function,
+                          call->pid);
+    if (call->restorer != 0)
+        return MW_OK;
+    return mw_live_restorer_find(call->memory_tid, &call->maps, &call->restorer, err);
 }
 
 /* One round over the best threads. *first_error keeps the reason of the best one. */
@@ -495,8 +565,9 @@ static enum mw_status round_run(struct call *call, unsigned round, struct mw_err
         struct mw_tracer tracer;
         call->frame = (struct mw_live_frame){
             .pid = call->pid, .tid = list[i].tid, .restorer = call->restorer};
-        call->ease_accepted = round > 0 ? MW_EASE_LOST
-                              : list[i].ease > MW_EASE_EINTR ? list[i].ease : MW_EASE_EINTR;
+        call->ease_accepted = round > 0                      ? MW_EASE_LOST
+                              : list[i].ease > MW_EASE_EINTR ? list[i].ease
+                                                             : MW_EASE_EINTR;
         code = mw_tracer_start(&tracer, try_run, call, err);
         if (code != MW_OK)
             return code;
@@ -505,32 +576,6 @@ static enum mw_status round_run(struct call *call, unsigned round, struct mw_err
             *err = call->error;
     }
     return call->outcome == OUTCOME_FAILED ? call->error.code : MW_OK;
-}
-
-enum mw_status mw_live_call_target_check(const struct mw_process *process, struct mw_error *err)
-{
-    int32_t pid = process->pid;
-    if (process->state == 'Z' && process->thread_count > 1)
-        return mw_fail(err, MW_UNSUPPORTED,
-                       "the first thread of process %d has ended: /proc shows nothing of it", pid);
-    if (process->state == 'Z' || process->state == 'X')
-        return mw_fail(err, MW_GONE, "process %d is a zombie: its memory is gone", pid);
-    if (process->user_shadow_stack)
-        return mw_fail(err, MW_UNSUPPORTED,
-                       "process %d has a shadow stack, which a call from outside would violate",
-                       pid);
-    if (process->seccomp == 1)
-        return mw_fail(err, MW_UNSUPPORTED,
-                       "process %d is in strict seccomp mode: the kernel would kill it", pid);
-    if (process->tracer_pid > 0)
-        return mw_tracer_other(pid, process->tracer_pid, err);
-    if (process->state == 'T') {
-        enum mw_status code =
-            mw_fail(err, MW_LIMIT, "process %d is stopped by job control", pid);
-        mw_error_hint(err, "kill -CONT %d", pid);
-        return code;
-    }
-    return MW_OK;
 }
 
 static enum mw_status target_check(struct call *call, struct mw_error *err)
@@ -570,13 +615,11 @@ static enum mw_status request_check(pid_t pid, const struct mw_live_call_request
 
 static enum mw_status call_run(struct call *call, struct mw_error *err)
 {
-    enum mw_status code = MW_OK;
+    enum mw_status code = target_check(call, err);
     for (unsigned round = 0; code == MW_OK && round < call->req.attempts; round++) {
         if (round > 0)
             mw_tracer_sleep(call->req.attempt_pause_ns);
-        code = target_check(call, err);
-        if (code == MW_OK)
-            code = round_run(call, round, err);
+        code = round_run(call, round, err);
         call->result.attempts = round + 1;
         if (call->outcome == OUTCOME_DONE)
             return MW_OK;
@@ -610,3 +653,17 @@ enum mw_status mw_live_call(pid_t pid, const struct mw_live_call_request *reques
         *out = call->result;
     return code;
 }
+
+#else
+
+enum mw_status mw_live_call(pid_t pid, const struct mw_live_call_request *request,
+                            struct mw_live_call_result *out, struct mw_error *err)
+{
+    (void)request;
+    (void)out;
+    return mw_fail(err, MW_UNSUPPORTED,
+                   "cannot call into process %d: memwhy knows the signal frame of x86-64 only",
+                   pid);
+}
+
+#endif

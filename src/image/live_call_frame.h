@@ -32,9 +32,9 @@ struct mw_live_frame {
     _Alignas(64) uint8_t bytes[MW_LIVE_FRAME_BYTES_MAX + 2048];
 };
 
-/* Find `mov $15, %rax; syscall` in the executable mappings of the target, the C library's first.
- * Bytes of code are read until the first hit. MW_UNSUPPORTED when there is none. */
-enum mw_status mw_live_restorer_find(pid_t pid, const struct mw_mapping_list *maps,
+/* Find `mov $15, %rax; syscall` in the executable mappings of the process of tid, the C library's
+ * first. Bytes of code are read until the first hit. MW_UNSUPPORTED when there is none. */
+enum mw_status mw_live_restorer_find(pid_t tid, const struct mw_mapping_list *maps,
                                      mw_addr *restorer_out, struct mw_error *err) MW_MUST_CHECK;
 
 /* Build the frame for frame->regs and frame->restorer below the stack pointer; sets start, end, sp,
@@ -48,18 +48,20 @@ enum mw_status mw_live_frame_build(struct mw_live_frame *frame, mw_addr function
  * signals. False: not entered, the thread is as it was. */
 bool mw_live_frame_enter(struct mw_live_frame *frame);
 
+/* Was a system call interrupted that mw_live_frame_hand_back() would hand back? */
+bool mw_live_frame_can_hand_back(const struct mw_live_frame *frame);
+
 /* In a stop right after the return, before anything else ran: hand the interrupted system call back
  * to the kernel, so that a signal that waits gets the restart-or-EINTR it is due. No-op if the
  * thread is anywhere else. */
-void mw_live_frame_hand_back(const struct mw_live_frame *frame,
-                             const struct user_regs_struct *now);
+void mw_live_frame_hand_back(const struct mw_live_frame *frame, const struct user_regs_struct *now);
 
 /* In a stop inside the function, which sleeps in a futex: go to the signal return right away. */
 bool mw_live_frame_abandon(struct mw_live_frame *frame, const struct user_regs_struct *now);
 
 /* Is the thread in a moment that must not be interrupted like this? In a restartable sequence it
  * would continue after the call as if it had not been preempted. */
-bool mw_live_in_rseq(pid_t pid, pid_t tid, const struct user_regs_struct *now);
+bool mw_live_in_rseq(pid_t tid, const struct user_regs_struct *now);
 
 /* What a stack of length bytes from sp on says about signal handlers. */
 struct mw_live_handler {

@@ -25,6 +25,8 @@
  * arch/x86/kernel/fpu/signal.c (fpu__restore_sig, check_xstate_in_sigframe),
  * arch/x86/include/uapi/asm/{sigcontext,ucontext}.h, kernel/signal.c (do_sigaltstack),
  * kernel/rseq.c; System V ABI x86-64 3.2.2 (red zone, stack alignment). */
+#if defined(__x86_64__)
+
 #include "image/live_call_frame.h"
 
 #include "base/alloc.h"
@@ -59,7 +61,7 @@ enum {
     SCAN_STEP = 1 << 20,
     PTRACE_GET_RSEQ = 0x420f, /* PTRACE_GET_RSEQ_CONFIGURATION, Linux 5.13 */
     UC_FLAG_XSTATE = 1,
-    UC_FLAGS_KNOWN = 7,       /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
+    UC_FLAGS_KNOWN = 7, /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
     CS_USER_64 = 0x33,
     STACK_FLAGS_IMPOSSIBLE = 3, /* SS_ONSTACK and SS_DISABLE at once */
 };
@@ -134,12 +136,12 @@ static bool restorer_in(const uint8_t *code, size_t length, size_t *offset_out)
     return false;
 }
 
-static mw_addr restorer_in_mapping(pid_t pid, const struct mw_mapping *map, uint8_t *buffer)
+static mw_addr restorer_in_mapping(pid_t tid, const struct mw_mapping *map, uint8_t *buffer)
 {
     size_t offset;
     for (mw_addr at = map->start; at < map->end; at += SCAN_STEP - RESTORER_BYTES_MAX) {
         size_t length = map->end - at < SCAN_STEP ? (size_t)(map->end - at) : SCAN_STEP;
-        if (!mw_tracer_read(pid, at, buffer, length))
+        if (!mw_tracer_read(tid, at, buffer, length))
             return 0;
         if (restorer_in(buffer, length, &offset))
             return at + offset;
@@ -157,7 +159,7 @@ static bool is_libc(const struct mw_mapping *map)
                     strncmp(base, "/ld-musl-", 9) == 0);
 }
 
-enum mw_status mw_live_restorer_find(pid_t pid, const struct mw_mapping_list *maps,
+enum mw_status mw_live_restorer_find(pid_t tid, const struct mw_mapping_list *maps,
                                      mw_addr *restorer_out, struct mw_error *err)
 {
     MW_FREE uint8_t *buffer = mw_calloc(SCAN_STEP, 1);
@@ -168,7 +170,7 @@ enum mw_status mw_live_restorer_find(pid_t pid, const struct mw_mapping_list *ma
             const struct mw_mapping *map = &maps->items[i];
             if (!(map->perms & MW_PERM_EXEC) || map->name[0] != '/' || is_libc(map) != (pass == 0))
                 continue;
-            mw_addr found = restorer_in_mapping(pid, map, buffer);
+            mw_addr found = restorer_in_mapping(tid, map, buffer);
             if (found) {
                 *restorer_out = found;
                 return MW_OK;
@@ -176,8 +178,7 @@ enum mw_status mw_live_restorer_find(pid_t pid, const struct mw_mapping_list *ma
         }
     }
     return mw_fail(err, MW_UNSUPPORTED,
-                   "process %d has no signal return sequence in its code: cannot call into it",
-                   pid);
+                   "thread %d has no signal return sequence in its code: cannot call into it", tid);
 }
 
 /* Size of the standard-format area for a set of features: the kernel's xstate_calculate_size(). */
@@ -208,7 +209,8 @@ static size_t xstate_to_frame(uint8_t *xstate, size_t length)
     size_t size = xstate_size(features);
     if (size > length || (features & 3) != 3)
         return 0;
-    /* The kernel always tells PKRU, but marks it unused; loading it as unused would open all keys. */
+    /* The kernel always tells PKRU, but marks it unused; loading it as unused would open all keys.
+     */
     if (features >> XFEATURE_PKRU & 1)
         in_use |= 1ull << XFEATURE_PKRU;
     memcpy(xstate + XSTATE_HEADER_OFFSET, &in_use, sizeof in_use);
@@ -246,13 +248,28 @@ static void frame_fill(struct rt_frame *out, const struct user_regs_struct *r, m
         .restorer = restorer,
         .uc_flags = fpstate ? UC_FLAGS_KNOWN : UC_FLAGS_KNOWN & ~UC_FLAG_XSTATE,
         .stack_flags = STACK_FLAGS_IMPOSSIBLE,
-        .r8 = r->r8, .r9 = r->r9, .r10 = r->r10, .r11 = r->r11,
-        .r12 = r->r12, .r13 = r->r13, .r14 = r->r14, .r15 = r->r15,
-        .rdi = r->rdi, .rsi = r->rsi, .rbp = r->rbp, .rbx = r->rbx,
-        .rdx = r->rdx, .rax = r->rax, .rcx = r->rcx, .rsp = r->rsp,
-        .rip = r->rip, .eflags = r->eflags,
-        .cs = (uint16_t)r->cs, .gs = (uint16_t)r->gs,
-        .fs = (uint16_t)r->fs, .ss = (uint16_t)r->ss,
+        .r8 = r->r8,
+        .r9 = r->r9,
+        .r10 = r->r10,
+        .r11 = r->r11,
+        .r12 = r->r12,
+        .r13 = r->r13,
+        .r14 = r->r14,
+        .r15 = r->r15,
+        .rdi = r->rdi,
+        .rsi = r->rsi,
+        .rbp = r->rbp,
+        .rbx = r->rbx,
+        .rdx = r->rdx,
+        .rax = r->rax,
+        .rcx = r->rcx,
+        .rsp = r->rsp,
+        .rip = r->rip,
+        .eflags = r->eflags,
+        .cs = (uint16_t)r->cs,
+        .gs = (uint16_t)r->gs,
+        .fs = (uint16_t)r->fs,
+        .ss = (uint16_t)r->ss,
         .fpstate = fpstate,
         .sigmask = mask,
     };
@@ -374,15 +391,21 @@ bool mw_live_frame_enter(struct mw_live_frame *frame)
         return false;
     }
     /* ENTRY would block them an instant later. But one that comes during this stop should wait too:
-     * at the end it gets the EINTR that it is due. Never before the register write: it would stay. */
+     * at the end it gets the EINTR that it is due. Never before the register write: it would stay.
+     */
     ptrace(PTRACE_SETSIGMASK, frame->tid, (void *)sizeof frame->call_mask, &frame->call_mask);
     return true;
+}
+
+bool mw_live_frame_can_hand_back(const struct mw_live_frame *frame)
+{
+    return (int32_t)frame->regs.native.orig_rax != -1;
 }
 
 void mw_live_frame_hand_back(const struct mw_live_frame *frame, const struct user_regs_struct *now)
 {
     const struct user_regs_struct *resumed = &frame->regs.resumed;
-    if (frame->regs.native.orig_rax == (uint64_t)-1 || now->rip != resumed->rip ||
+    if (!mw_live_frame_can_hand_back(frame) || now->rip != resumed->rip ||
         now->rsp != resumed->rsp || now->rax != resumed->rax || (int32_t)now->orig_rax != -1)
         return;
     mw_tracer_regs_write(frame->tid, &frame->regs.native);
@@ -396,7 +419,7 @@ bool mw_live_frame_abandon(struct mw_live_frame *frame, const struct user_regs_s
     return mw_tracer_regs_write(frame->tid, &frame->entry);
 }
 
-bool mw_live_in_rseq(pid_t pid, pid_t tid, const struct user_regs_struct *now)
+bool mw_live_in_rseq(pid_t tid, const struct user_regs_struct *now)
 {
     struct {
         uint64_t pointer;
@@ -412,9 +435,9 @@ bool mw_live_in_rseq(pid_t pid, pid_t tid, const struct user_regs_struct *now)
     if (ptrace((enum __ptrace_request)PTRACE_GET_RSEQ, tid, (void *)sizeof rseq, &rseq) < 0 ||
         rseq.pointer == 0)
         return false;
-    if (!mw_tracer_read(pid, rseq.pointer + 8, &section_at, sizeof section_at) || section_at == 0)
+    if (!mw_tracer_read(tid, rseq.pointer + 8, &section_at, sizeof section_at) || section_at == 0)
         return false;
-    if (!mw_tracer_read(pid, section_at, &section, sizeof section))
+    if (!mw_tracer_read(tid, section_at, &section, sizeof section))
         return true;
     return now->rip - section.start < section.length;
 }
@@ -444,3 +467,5 @@ struct mw_live_handler mw_live_handler_scan(mw_addr restorer, mw_addr sp, const 
     }
     return handler;
 }
+
+#endif

@@ -71,8 +71,7 @@ void mw_tracer_join(struct mw_tracer *tracer)
     /* The C library takes a thread for ended when its stack is free, which is before the kernel
      * lets go of the tracees. The thread id is the last thing to go. */
     uint64_t deadline = mw_clock_monotonic_ns() + 1000 * 1000 * 1000;
-    while (syscall(SYS_tgkill, getpid(), tracer->tid, 0) == 0 &&
-           mw_clock_monotonic_ns() < deadline)
+    while (syscall(SYS_tgkill, getpid(), tracer->tid, 0) == 0 && mw_clock_monotonic_ns() < deadline)
         sched_yield();
 }
 
@@ -229,32 +228,32 @@ struct mw_tracer_syscall mw_tracer_syscall_read(pid_t pid, pid_t tid)
     return call;
 }
 
-static int mem_open(pid_t pid, int flags)
+static int mem_open(pid_t tid, int flags)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/mem", pid);
+    snprintf(path, sizeof path, "/proc/%d/mem", tid);
     return open(path, flags | O_CLOEXEC);
 }
 
-bool mw_tracer_read(pid_t pid, mw_addr address, void *buffer, size_t length)
+bool mw_tracer_read(pid_t tid, mw_addr address, void *buffer, size_t length)
 {
     struct iovec ours = {.iov_base = buffer, .iov_len = length};
     struct iovec theirs = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
-    ssize_t got = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
+    ssize_t got = process_vm_readv(tid, &ours, 1, &theirs, 1, 0);
     if (got >= 0 || (errno != EPERM && errno != ENOSYS))
         return got == (ssize_t)length;
-    MW_CLOSE int fd = mem_open(pid, O_RDONLY);
+    MW_CLOSE int fd = mem_open(tid, O_RDONLY);
     return fd >= 0 && pread(fd, buffer, length, (off_t)address) == (ssize_t)length;
 }
 
-bool mw_tracer_write(pid_t pid, mw_addr address, const void *bytes, size_t length)
+bool mw_tracer_write(pid_t tid, mw_addr address, const void *bytes, size_t length)
 {
     struct iovec ours = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
     struct iovec theirs = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
-    ssize_t put = process_vm_writev(pid, &ours, 1, &theirs, 1, 0);
+    ssize_t put = process_vm_writev(tid, &ours, 1, &theirs, 1, 0);
     if (put >= 0 || (errno != EPERM && errno != ENOSYS))
         return put == (ssize_t)length;
-    MW_CLOSE int fd = mem_open(pid, O_WRONLY);
+    MW_CLOSE int fd = mem_open(tid, O_WRONLY);
     return fd >= 0 && pwrite(fd, bytes, length, (off_t)address) == (ssize_t)length;
 }
 

@@ -83,10 +83,11 @@ bool mw_tracer_syscall_parse(const char *text, struct mw_tracer_syscall *syscall
 /* The signals a thread blocks now, from /proc, without a stop. False: gone or not readable. */
 bool mw_tracer_mask_read(pid_t pid, pid_t tid, uint64_t *mask_out);
 
-/* Copy exactly length bytes from or to the target, by process_vm_readv/writev, else through
- * /proc/PID/mem. False when any byte could not be copied. */
-bool mw_tracer_read(pid_t pid, mw_addr address, void *buffer, size_t length);
-bool mw_tracer_write(pid_t pid, mw_addr address, const void *bytes, size_t length);
+/* Copy exactly length bytes from or to the memory of thread tid, by process_vm_readv/writev, else
+ * through /proc/TID/mem. A thread, since the first one of a process may have ended. False when any
+ * byte could not be copied. */
+bool mw_tracer_read(pid_t tid, mw_addr address, void *buffer, size_t length);
+bool mw_tracer_write(pid_t tid, mw_addr address, const void *bytes, size_t length);
 
 /* Thread ids of a process, ascending as the kernel lists them. */
 struct mw_tracer_tasks {

@@ -16,11 +16,11 @@
 
 /* How little a thread notices when it is taken away from what it does; best first. */
 enum mw_tracer_ease {
-    MW_EASE_RESTARTS,  /* its system call begins again from its arguments, nothing lost */
-    MW_EASE_USER,      /* in user mode, or its system call has just returned */
-    MW_EASE_EINTR,     /* the kernel returns EINTR; beginning again is harmless */
+    MW_EASE_RESTARTS,   /* its system call begins again from its arguments, nothing lost */
+    MW_EASE_USER,       /* in user mode, or its system call has just returned */
+    MW_EASE_EINTR,      /* the kernel returns EINTR; beginning again is harmless */
     MW_EASE_WAITS_ANEW, /* begins again, and a relative timeout anew */
-    MW_EASE_LOST,      /* in restart_syscall: its arguments are known to the kernel alone */
+    MW_EASE_LOST,       /* in restart_syscall: its arguments are known to the kernel alone */
 };
 
 /* The three views of one stopped thread. */
@@ -41,17 +41,17 @@ enum mw_status mw_tracer_regs_read(pid_t tid, struct user_regs_struct *regs_out,
 bool mw_tracer_regs_write(pid_t tid, const struct user_regs_struct *regs);
 
 /* Work out the views from `now`. Reads up to seven bytes of code before the program counter. */
-void mw_tracer_regs_view(pid_t pid, const struct user_regs_struct *now,
+void mw_tracer_regs_view(pid_t tid, const struct user_regs_struct *now,
                          struct mw_tracer_regs *regs_out);
 
 /* How easy a thread would be, from /proc alone. */
 enum mw_tracer_ease mw_tracer_syscall_ease(const struct mw_tracer_syscall *call);
 
-/* A few calls answer EINTR after any stop (epoll_wait, sigtimedwait, semop, io_getevents). Where
- * such a call has no timeout, make the kernel restart it instead; with a timeout leave EINTR, since
- * a restart would begin the timeout anew and frequent stops would keep it from ever ending. Sets
- * one register, in a stop of kind MW_TRACER_TRAP. True if something was changed. */
-bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now);
+/* A few calls answer EINTR after any stop (epoll_wait, sigtimedwait, semop, io_getevents). Make the
+ * kernel restart such a call instead; it still gives EINTR if a handler runs first. A timeout would
+ * begin anew: only with `anew`, which is for a stop now and then, since frequent ones would keep it
+ * from ever ending. Sets one register, in a stop of any kind. True if something was changed. */
+bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now, bool anew);
 
 /* For collecting threads. */
 mw_addr mw_tracer_regs_pc(const struct user_regs_struct *regs);

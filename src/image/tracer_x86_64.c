@@ -4,6 +4,8 @@
  * References: Linux 6.18 arch/x86/kernel/signal.c (arch_do_signal_or_restart, handle_signal),
  * include/linux/errno.h (restart codes), fs/eventpoll.c, fs/select.c, kernel/futex/waitwake.c,
  * kernel/time/hrtimer.c (nanosleep), signal(7) "Interruption of system calls by stop signals". */
+#if defined(__x86_64__)
+
 #include "image/tracer_arch.h"
 
 #include <asm/unistd_64.h>
@@ -124,10 +126,10 @@ static bool eintr_restarts(int number)
 
 /* restart_syscall hides which call it continues. The wrappers of every C library load the number
  * right before the instruction: b8 NN NN NN NN (mov $N, %eax), 0f 05 (syscall). */
-static int syscall_behind_restart(pid_t pid, mw_addr pc)
+static int syscall_behind_restart(pid_t tid, mw_addr pc)
 {
     uint8_t code[7];
-    if (pc < sizeof code || !mw_tracer_read(pid, pc - sizeof code, code, sizeof code))
+    if (pc < sizeof code || !mw_tracer_read(tid, pc - sizeof code, code, sizeof code))
         return -1;
     if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05)
         return -1;
@@ -145,10 +147,10 @@ static int syscall_behind_restart(pid_t pid, mw_addr pc)
 }
 
 /* False for int $0x80, which has other numbers. */
-static bool is_syscall_insn(pid_t pid, mw_addr pc)
+static bool is_syscall_insn(pid_t tid, mw_addr pc)
 {
     uint8_t code[SYSCALL_INSN_BYTES];
-    return pc >= sizeof code && mw_tracer_read(pid, pc - sizeof code, code, sizeof code) &&
+    return pc >= sizeof code && mw_tracer_read(tid, pc - sizeof code, code, sizeof code) &&
            code[0] == 0x0f && code[1] == 0x05;
 }
 
@@ -179,11 +181,11 @@ static void view_restart(struct mw_tracer_regs *regs, int number, int native_cod
 
 /* The kernel would go on by restart_syscall, but returning from a signal frame makes it forget how
  * (restore_sigcontext sets do_no_restart_syscall). So begin from the original arguments. */
-static void view_restart_block(pid_t pid, struct mw_tracer_regs *regs, const uint64_t args[6])
+static void view_restart_block(pid_t tid, struct mw_tracer_regs *regs, const uint64_t args[6])
 {
     int number = (int)regs->now.orig_rax;
     if (number == __NR_restart_syscall)
-        number = syscall_behind_restart(pid, regs->now.rip);
+        number = syscall_behind_restart(tid, regs->now.rip);
     if (number < 0) { /* what it would also get from a handler */
         regs->native.rax = regs->resumed.rax = reg(-EINTR);
         regs->ease = MW_EASE_LOST;
@@ -194,7 +196,7 @@ static void view_restart_block(pid_t pid, struct mw_tracer_regs *regs, const uin
     regs->ease = waits_relative(number, args) ? MW_EASE_WAITS_ANEW : MW_EASE_RESTARTS;
 }
 
-void mw_tracer_regs_view(pid_t pid, const struct user_regs_struct *now,
+void mw_tracer_regs_view(pid_t tid, const struct user_regs_struct *now,
                          struct mw_tracer_regs *regs_out)
 {
     struct mw_tracer_regs regs = {
@@ -209,8 +211,8 @@ void mw_tracer_regs_view(pid_t pid, const struct user_regs_struct *now,
             view_restart(&regs, number, error);
             regs.ease = MW_EASE_RESTARTS;
         } else if (error == RESTART_BLOCK) {
-            view_restart_block(pid, &regs, args);
-        } else if (error == EINTR && is_syscall_insn(pid, now->rip) && eintr_restarts(number)) {
+            view_restart_block(tid, &regs, args);
+        } else if (error == EINTR && is_syscall_insn(tid, now->rip) && eintr_restarts(number)) {
             view_restart(&regs, number, RESTART_NOHAND);
             regs.ease = waits_relative(number, args) ? MW_EASE_WAITS_ANEW : MW_EASE_EINTR;
         } else if (error == EINTR) {
@@ -233,14 +235,16 @@ enum mw_tracer_ease mw_tracer_syscall_ease(const struct mw_tracer_syscall *call)
     return eintr_restarts(call->number) ? MW_EASE_EINTR : MW_EASE_RESTARTS;
 }
 
-bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now)
+bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now, bool anew)
 {
     uint64_t args[6];
     syscall_args(now, args);
     int number = (int)now->orig_rax;
     if (!from_syscall(now) || syscall_error(now) != EINTR || !eintr_restarts(number) ||
-        waits_relative(number, args))
+        (!anew && waits_relative(number, args)))
         return false;
     uint64_t code = (uint64_t)-RESTART_NOHAND;
     return ptrace(PTRACE_POKEUSER, tid, (void *)offsetof(struct user_regs_struct, rax), code) == 0;
 }
+
+#endif

@@ -1,22 +1,16 @@
 /* tests/unit/test_live_call.c: calling a function in a live process.
  *
- * The fixture (tests/live/live_call_target.c) checks itself all the time; here it is called into,
- * memwhy is killed meanwhile, and every refusal is asked for.
- *
- * MEMWHY_TEST_TARGET names the fixture; default: live_call_target beside this program.
- * MEMWHY_TEST_KILLS is the number of kills, default 200. An argument is a pattern of test names. */
+ * The fixture (tests/fixtures/selfcheck.c) checks itself all the time; here it is called
+ * into, and every refusal is asked for. Kills are in test_live_call_kills.c. An argument is a
+ * pattern of test names. */
 #include "image/live_call.h"
 #include "image/live_call_frame.h"
 #include "image/tracer.h"
 
-#include "../live/live_call_target.h"
+#include "selfcheck_target.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -27,141 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/user.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { TARGET_PIPE_FD = 3, WAIT_MS = 3000, STORM_CALLS = 200, REPEATS = 50 };
-
-struct target {
-    pid_t pid;
-    int pipe_fd; /* our end */
-    uint64_t number;
-    struct shared *shared;
-};
-
-static char target_path[PATH_MAX];
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void sleep_us(long us)
-{
-    nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}, NULL);
-}
-
-/* Wait for an expression to become true; false after WAIT_MS. */
-#define wait_until(expression)                                                                     \
-    ({                                                                                             \
-        uint64_t until_ = now_ns() + WAIT_MS * 1000000ull;                                         \
-        bool true_;                                                                                \
-        while (!(true_ = (expression)) && now_ns() < until_)                                       \
-            sleep_us(200);                                                                         \
-        true_;                                                                                     \
-    })
-
-static void target_exec(const char *mode, int memory, int pipe_fd)
-{
-    char path[64];
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", getppid(), memory);
-    if (pipe_fd != TARGET_PIPE_FD)
-        dup2(pipe_fd, TARGET_PIPE_FD);
-    execl(target_path, target_path, mode, path, (char *)NULL);
-    _exit(127);
-}
-
-static struct target target_start(const char *mode)
-{
-    struct target target = {0};
-    int ends[2];
-    int memory = memfd_create("shared", MFD_CLOEXEC);
-    assert_int_equal(ftruncate(memory, sizeof *target.shared), 0);
-    target.shared = mmap(NULL, sizeof *target.shared, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-    assert_ptr_not_equal(target.shared, MAP_FAILED);
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    target.pid = fork();
-    if (target.pid == 0)
-        target_exec(mode, memory, ends[0]);
-    close(ends[0]);
-    target.pipe_fd = ends[1];
-    /* Modes that wait for numbers are ready when they have read one. */
-    target.number = 1;
-    assert_int_equal(write(target.pipe_fd, &target.number, 8), 8);
-    bool up = wait_until(target.shared->ready || target.shared->progress);
-    close(memory);
-    if (!up)
-        fail_msg("the fixture did not start in mode %s", mode);
-    sleep_us(20000);
-    return target;
-}
-
-static void target_stop(struct target *target)
-{
-    target->shared->stop = 1;
-    close(target->pipe_fd);
-    kill(target->pid, SIGKILL);
-    waitpid(target->pid, NULL, 0);
-    munmap(target->shared, sizeof *target->shared);
-}
-
-static void target_poke(struct target *target)
-{
-    target->number++;
-    assert_int_equal(write(target->pipe_fd, &target->number, 8), 8);
-    atomic_fetch_add(&target->shared->futex, 1);
-    syscall(SYS_futex, &target->shared->futex, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-static void target_connect(const struct target *target)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)target->shared->thread_progress[1]),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
-    close(fd);
-}
-
-static bool status_has(pid_t pid, const char *line)
-{
-    char path[64], text[8192];
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    return strstr(text, line) != NULL;
-}
-
-static uint64_t mask_of(pid_t pid)
-{
-    uint64_t mask = 0;
-    assert_true(mw_tracer_mask_read(pid, pid, &mask));
-    return mask;
-}
-
-static void assert_healthy(const struct target *target)
-{
-    if (target->shared->errors)
-        fail_msg("%" PRIu64 " errors in the target, first: %s", target->shared->errors,
-                 target->shared->why);
-    assert_int_equal(target->shared->probe_errors, 0);
-    assert_int_equal(target->shared->order, 0);
-}
+enum { STORM_CALLS = 200, REPEATS = 50 };
 
 static struct mw_live_call_request probe_request(const struct target *target)
 {
@@ -188,8 +55,8 @@ static void assert_refused(pid_t pid, const struct mw_live_call_request *request
     struct mw_live_call_result result;
     enum mw_status code = mw_live_call(pid, request, &result, &err);
     if (code != wanted || !strstr(err.text, words))
-        fail_msg("wanted %s '%s', got %s '%s'", mw_status_name(wanted), words,
-                 mw_status_name(code), err.text);
+        fail_msg("wanted %s '%s', got %s '%s'", mw_status_name(wanted), words, mw_status_name(code),
+                 err.text);
     assert_int_equal(err.code, wanted);
 }
 
@@ -219,7 +86,7 @@ static void calls_in(const char *mode, int syscall_number, void (*poke)(struct t
     struct target target = target_start(mode);
     struct mw_live_call_request request = probe_request(&target);
     struct mw_live_call_result result;
-    uint64_t mask = mask_of(target.pid);
+    uint64_t mask = target_mask(&target);
     for (int i = 0; i < REPEATS; i++) {
         assert_call(&target, &request, &result);
         if (syscall_number >= 0)
@@ -233,7 +100,7 @@ static void calls_in(const char *mode, int syscall_number, void (*poke)(struct t
     }
     assert_healthy(&target);
     assert_int_equal(target.shared->eintr, 0);
-    assert_int_equal(mask_of(target.pid), mask);
+    assert_int_equal(target_mask(&target), mask);
     target_stop(&target);
 }
 
@@ -309,9 +176,25 @@ static void test_stack_grows(void **state)
     target_stop(&target);
 }
 
-static void signal_send(const struct target *target, int number)
+/* Call slow() and do act(target, number) while it runs, and only then let it end. */
+static void call_and_meanwhile(struct target *target, void (*act)(const struct target *, int),
+                               int number, struct mw_live_call_result *result)
 {
-    assert_int_equal(sigqueue(target->pid, SIGRTMIN, (union sigval){.sival_int = number}), 0);
+    struct mw_live_call_request request = {
+        .function = target->shared->slow, .args = {3000, 1}, .args_count = 2};
+    target->shared->leave = 0;
+    pid_t actor = fork();
+    if (actor == 0) {
+        bool inside = wait_until(target->shared->inside);
+        if (inside)
+            act(target, number);
+        target->shared->leave = 1;
+        _exit(inside ? 0 : 1);
+    }
+    assert_call(target, &request, result);
+    int status;
+    waitpid(actor, &status, 0);
+    assert_int_equal(status, 0);
 }
 
 /* A signal that comes while the function runs, with a handler that does not restart: the read that
@@ -320,18 +203,9 @@ static void test_signal_during_call(void **state)
 {
     (void)state;
     struct target target = target_start("signals");
-    struct mw_live_call_request request = {
-        .function = target.shared->slow, .args = {20, 1}, .args_count = 2};
     struct mw_live_call_result result;
-    for (int i = 1; i <= 10; i++) {
-        pid_t sender = fork();
-        if (sender == 0) {
-            sleep_us(8000);
-            signal_send(&target, i);
-            _exit(0);
-        }
-        assert_call(&target, &request, &result);
-        waitpid(sender, NULL, 0);
+    for (int i = 1; i <= 50; i++) {
+        call_and_meanwhile(&target, target_signal, i, &result);
         assert_true(wait_until(target.shared->eintr == (uint64_t)i));
         assert_int_equal(target.shared->handled, i);
         assert_int_equal(result.stops, 1);
@@ -343,6 +217,12 @@ static void test_signal_during_call(void **state)
     target_stop(&target);
 }
 
+static void send_ignored(const struct target *target, int number)
+{
+    (void)number;
+    kill(target->pid, SIGWINCH);
+}
+
 /* A signal that nobody handles must not end a sleep. */
 static void test_ignored_signal_during_call(void **state)
 {
@@ -350,19 +230,9 @@ static void test_ignored_signal_during_call(void **state)
     static const char *const modes[] = {"nanosleep", "poll", "read", "epoll"};
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         struct target target = target_start(modes[m]);
-        struct mw_live_call_request request = {
-            .function = target.shared->slow, .args = {10, 1}, .args_count = 2};
         struct mw_live_call_result result;
-        for (int i = 0; i < 5; i++) {
-            pid_t sender = fork();
-            if (sender == 0) {
-                sleep_us(5000);
-                kill(target.pid, SIGWINCH);
-                _exit(0);
-            }
-            assert_call(&target, &request, &result);
-            waitpid(sender, NULL, 0);
-        }
+        for (int i = 0; i < 10; i++)
+            call_and_meanwhile(&target, send_ignored, i, &result);
         uint64_t progress = target.shared->progress;
         target_poke(&target);
         assert_true(wait_until(target.shared->progress > progress));
@@ -372,26 +242,19 @@ static void test_ignored_signal_during_call(void **state)
     }
 }
 
-/* A handler where the mask is only replaced during the system call: the wakeup is not lost, and the mask
- * is the thread's own again. */
+/* A handler where the mask is only replaced during the system call: the wakeup is not lost, and the
+ * mask is the thread's own again. */
 static void test_sigsuspend(void **state)
 {
     (void)state;
     struct target target = target_start("sigsuspend");
-    struct mw_live_call_request request = {
-        .function = target.shared->slow, .args = {10, 0}, .args_count = 2};
     struct mw_live_call_result result;
-    for (int i = 1; i <= 10; i++) {
-        pid_t sender = fork();
-        if (sender == 0) {
-            sleep_us(5000);
-            signal_send(&target, i);
-            _exit(0);
-        }
-        assert_call(&target, &request, &result);
+    uint64_t mask = target_mask(&target);
+    for (int i = 1; i <= 50; i++) {
+        call_and_meanwhile(&target, target_signal, i, &result);
         assert_int_equal(result.syscall, SYS_rt_sigsuspend);
-        waitpid(sender, NULL, 0);
         assert_true(wait_until(target.shared->progress == (uint64_t)i));
+        assert_true(wait_until(target_mask(&target) == mask));
     }
     assert_int_equal(target.shared->eintr_alone, 0);
     assert_healthy(&target);
@@ -481,17 +344,15 @@ static void test_timeout_leaves_it_running(void **state)
 {
     (void)state;
     struct target target = target_start("read");
-    uint64_t mask = mask_of(target.pid);
-    struct mw_live_call_request request = {.function = target.shared->slow,
-                                           .args = {300, 0},
-                                           .args_count = 2,
-                                           .timeout_ns = 30000000};
+    uint64_t mask = target_mask(&target);
+    struct mw_live_call_request request = {
+        .function = target.shared->slow, .args = {300, 0}, .args_count = 2, .timeout_ns = 30000000};
     assert_refused(target.pid, &request, MW_LIMIT, "still runs");
     assert_int_equal(target.shared->called, 0);
     assert_true(wait_until(target.shared->called == 1));
     target_poke(&target);
     assert_true(wait_until(target.shared->progress == 2));
-    assert_int_equal(mask_of(target.pid), mask);
+    assert_int_equal(target_mask(&target), mask);
     assert_int_equal(target.shared->eintr, 0);
     assert_healthy(&target);
     target_stop(&target);
@@ -501,15 +362,14 @@ static void test_waiting_call_is_taken_back(void **state)
 {
     (void)state;
     struct target target = target_start("held");
-    struct mw_live_call_request request = {.function = target.shared->lock,
-                                           .timeout_ns = 50000000,
-                                           .abandon_waiting = true};
-    uint64_t mask = mask_of(target.pid);
+    struct mw_live_call_request request = {
+        .function = target.shared->lock, .timeout_ns = 50000000, .abandon_waiting = true};
+    uint64_t mask = target_mask(&target);
     assert_refused(target.pid, &request, MW_LIMIT, "taken back");
     assert_int_equal(target.shared->called, 0);
     target_poke(&target);
     assert_true(wait_until(target.shared->progress == 2));
-    assert_true(wait_until(mask_of(target.pid) == mask));
+    assert_true(wait_until(target_mask(&target) == mask));
     assert_int_equal(target.shared->eintr, 0);
     assert_healthy(&target);
     target_stop(&target);
@@ -705,23 +565,42 @@ static void test_stop_inside_the_function(void **state)
     target_stop(&target);
 }
 
+/* The first thread has ended: /proc/PID shows a zombie, and the others run on. */
+static void test_first_thread_ended(void **state)
+{
+    (void)state;
+    struct target target = target_start("leader-gone");
+    assert_true(wait_until(status_has(target.pid, "State:\tZ")));
+    struct mw_live_call_request request = probe_request(&target);
+    struct mw_live_call_result result;
+    assert_call(&target, &request, &result);
+    assert_int_not_equal(result.tid, target.pid);
+    target_poke(&target);
+    assert_true(wait_until(target.shared->progress == 2));
+    assert_healthy(&target);
+    target_stop(&target);
+}
+
 /* A 32-bit program, byte by byte: it jumps to itself. Behind the jump lies a signal return
  * sequence, so that nothing else is missing. */
 static pid_t program32_start(void)
 {
-    static const uint8_t program[] = {
-        0x7f, 'E', 'L', 'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* ELFCLASS32, little-endian */
-        2, 0, 3, 0, 1, 0, 0, 0,                                 /* ET_EXEC, EM_386 */
-        0x54, 0x80, 0x04, 0x08, 0x34, 0, 0, 0, 0, 0, 0, 0,      /* entry, program headers */
-        0, 0, 0, 0, 0x34, 0, 0x20, 0, 1, 0, 0, 0, 0, 0, 0, 0,
-        1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x04, 0x08, 0, 0x80, 0x04, 0x08, /* PT_LOAD */
-        0x5d, 0, 0, 0, 0x5d, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0,
-        0xeb, 0xfe, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
+    static const uint8_t program[] =
+        {
+            0x7f, 'E',  'L',  'F',  1,    1,    1,    0, 0, 0, 0,    0,   0,
+            0,    0,    0,                               /* ELFCLASS32, little-endian */
+            2,    0,    3,    0,    1,    0,    0,    0, /* ET_EXEC, EM_386 */
+            0x54, 0x80, 0x04, 0x08, 0x34, 0,    0,    0, 0, 0, 0,    0, /* entry, program headers */
+            0,    0,    0,    0,    0x34, 0,    0x20, 0, 1, 0, 0,    0,   0,
+            0,    0,    0,    1,    0,    0,    0,    0, 0, 0, 0,    0,   0x80,
+            0x04, 0x08, 0,    0x80, 0x04, 0x08, /* PT_LOAD */
+            0x5d, 0,    0,    0,    0x5d, 0,    0,    0, 5, 0, 0,    0,   0,
+            0x10, 0,    0,    0xeb, 0xfe, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
     int fd = memfd_create("program32", MFD_CLOEXEC);
     assert_int_equal(write(fd, program, sizeof program), sizeof program);
     pid_t pid = fork();
     if (pid == 0) {
-        char *const argv[] = {(char *)(uintptr_t)"program32", NULL}, *const env[] = {NULL};
+        char *const argv[] = {(char *)(uintptr_t) "program32", NULL}, *const env[] = {NULL};
         alarm(60);
         fexecve(fd, argv, env);
         _exit(127);
@@ -813,195 +692,6 @@ static void test_handler_scan(void **state)
     assert_false(mw_live_handler_scan(restorer, sp, bytes, 40 * 8 + 439).found);
 }
 
-/* ---- kills --------------------------------------------------------------------------------- */
-
-struct kill_mode {
-    const char *name;
-    bool by_number; /* progress needs a number on the pipe */
-};
-
-/* A child calls into the target for ever, and is killed at a random moment. */
-static void kill_once(struct target *target, unsigned *seed)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        struct mw_live_call_request request = probe_request(target);
-        struct mw_live_call_result result;
-        for (;;)
-            if (mw_live_call(target->pid, &request, &result, NULL) != MW_OK)
-                sleep_us(100);
-    }
-    sleep_us(300 + rand_r(seed) % 3000);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-}
-
-static void assert_survived(struct target *target, const struct kill_mode *mode, uint64_t mask,
-                            int round)
-{
-    uint64_t progress = target->shared->progress;
-    if (!status_has(target->pid, "TracerPid:\t0\n"))
-        fail_msg("%s is still traced after kill %d", mode->name, round);
-    if (mode->by_number)
-        target_poke(target);
-    else if (strcmp(mode->name, "accept") == 0)
-        target_connect(target);
-    else if (strcmp(mode->name, "sigsuspend") == 0)
-        signal_send(target, (int)(target->shared->handled + 1));
-    if (!wait_until(target->shared->progress > progress))
-        fail_msg("no progress in %s after kill %d", mode->name, round);
-    uint64_t now;
-    if (!wait_until(mw_tracer_mask_read(target->pid, target->pid, &now) && now == mask))
-        fail_msg("signal mask of %s changed after kill %d", mode->name, round);
-    if (target->shared->errors)
-        fail_msg("%s: %s after kill %d", mode->name, target->shared->why, round);
-    assert_int_equal(target->shared->probe_errors, 0);
-}
-
-static const struct kill_mode kill_modes[] = {
-    {"burn", false},          {"read", true},       {"futex", true},
-    {"epoll", true},          {"poll", true},       {"nanosleep", false},
-    {"accept", false},        {"storm-sleeper", true}, {"signals", true},
-    {"altstack-kept", true},  {"sigsuspend", false},   {"epoll-timeout", true},
-};
-enum { KILL_MODES = sizeof kill_modes / sizeof *kill_modes };
-
-/* Only epoll_wait may fail with EINTR and no handler, where a killed memwhy could not soften it. */
-static void assert_no_eintr(const struct target *target, const struct kill_mode *mode)
-{
-    if (strncmp(mode->name, "epoll", 5) != 0)
-        assert_int_equal(target->shared->eintr_alone, 0);
-}
-
-static void test_kills(void **state)
-{
-    (void)state;
-    const char *wanted = getenv("MEMWHY_TEST_KILLS");
-    int kills = wanted ? atoi(wanted) : 200;
-    unsigned seed = 20261130;
-    uint64_t calls = 0;
-    for (size_t m = 0; m < KILL_MODES; m++) {
-        const struct kill_mode *mode = &kill_modes[m];
-        struct target target = target_start(mode->name);
-        uint64_t mask = mask_of(target.pid);
-        for (int i = 0; i < (kills + KILL_MODES - 1) / KILL_MODES; i++) {
-            kill_once(&target, &seed);
-            assert_survived(&target, mode, mask, i);
-        }
-        assert_no_eintr(&target, mode);
-        calls += target.shared->called;
-        target_stop(&target);
-    }
-    print_message("# %d kills, %" PRIu64 " calls ended\n", kills, calls);
-    assert_true(calls > (uint64_t)kills / 4);
-}
-
-/* Does this system call of memwhy's touch the target? */
-static bool touches_target(pid_t tid)
-{
-    struct user_regs_struct regs;
-    if (ptrace(PTRACE_GETREGS, tid, NULL, &regs) != 0)
-        return false;
-    return regs.orig_rax == SYS_ptrace || regs.orig_rax == SYS_process_vm_writev;
-}
-
-/* Call once, and die before or after the step-th system call that touches the target. False when
- * the call ended before that. */
-static bool kill_at_step(struct target *target, int step)
-{
-    pid_t child = fork();
-    if (child == 0) {
-        struct mw_live_call_request request = probe_request(target);
-        struct mw_live_call_result result;
-        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-        raise(SIGSTOP);
-        _exit(mw_live_call(target->pid, &request, &result, NULL) == MW_OK ? 0 : 1);
-    }
-    int status, steps = 0;
-    waitpid(child, &status, 0);
-    ptrace(PTRACE_SETOPTIONS, child, NULL,
-           (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL));
-    ptrace(PTRACE_SYSCALL, child, NULL, NULL);
-    for (;;) {
-        pid_t tid = waitpid(-1, &status, __WALL);
-        if (WIFEXITED(status) || WIFSIGNALED(status)) {
-            if (tid != child)
-                continue;
-            assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-            return WIFSIGNALED(status);
-        }
-        if (WSTOPSIG(status) == (SIGTRAP | 0x80) && touches_target(tid) && steps++ == step)
-            kill(child, SIGKILL);
-        ptrace(PTRACE_SYSCALL, tid, NULL, NULL);
-    }
-}
-
-/* memwhy acts on the target through a few system calls only, so dying before and after each of them
- * is dying at any instruction. */
-static void test_kill_at_every_step(void **state)
-{
-    (void)state;
-    for (size_t m = 0; m < KILL_MODES; m++) {
-        const struct kill_mode *mode = &kill_modes[m];
-        struct target target = target_start(mode->name);
-        uint64_t mask = mask_of(target.pid);
-        int step = 0;
-        while (kill_at_step(&target, step)) {
-            assert_survived(&target, mode, mask, step);
-            step++;
-            assert_true(step < 200);
-        }
-        assert_true(step > 10);
-        assert_no_eintr(&target, mode);
-        print_message("# %s: %d steps, %" PRIu64 " calls ended\n", mode->name, step,
-                      target.shared->called);
-        target_stop(&target);
-    }
-}
-
-/* Signals in a numbered row while memwhy is killed again and again: none is lost or doubled. */
-static void test_kills_lose_no_signal(void **state)
-{
-    (void)state;
-    struct target target = target_start("signals");
-    unsigned seed = 7;
-    int sent = 0;
-    for (int round = 0; round < 40; round++) {
-        pid_t child = fork();
-        if (child == 0) {
-            struct mw_live_call_request request = probe_request(&target);
-            struct mw_live_call_result result;
-            for (;;)
-                if (mw_live_call(target.pid, &request, &result, NULL) != MW_OK)
-                    sleep_us(100);
-        }
-        for (int i = 0; i < 20; i++) {
-            signal_send(&target, ++sent);
-            sleep_us(rand_r(&seed) % 300);
-        }
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
-    }
-    assert_true(wait_until(target.shared->handled == (uint64_t)sent));
-    assert_int_equal(target.shared->eintr_alone, 0);
-    assert_true(status_has(target.pid, "TracerPid:\t0\n"));
-    assert_healthy(&target);
-    target_stop(&target);
-}
-
-static void target_path_find(void)
-{
-    const char *given = getenv("MEMWHY_TEST_TARGET");
-    if (given) {
-        snprintf(target_path, sizeof target_path, "%s", given);
-        return;
-    }
-    char self[PATH_MAX - 32] = {0};
-    if (readlink("/proc/self/exe", self, sizeof self - 1) > 0 && strrchr(self, '/'))
-        *strrchr(self, '/') = '\0';
-    snprintf(target_path, sizeof target_path, "%s/live_call_target", self);
-}
-
 /* An argument selects tests by name, with wildcards. */
 int main(int argc, char **argv)
 {
@@ -1037,15 +727,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_refuses_traced),
         cmocka_unit_test(test_refuses_zombie_and_gone),
         cmocka_unit_test(test_refuses_no_code),
+        cmocka_unit_test(test_first_thread_ended),
         cmocka_unit_test(test_refuses_32_bit),
         cmocka_unit_test(test_target_that_dies_meanwhile),
         cmocka_unit_test(test_stop_inside_the_function),
-        cmocka_unit_test(test_kills),
-        cmocka_unit_test(test_kill_at_every_step),
-        cmocka_unit_test(test_kills_lose_no_signal),
     };
     signal(SIGPIPE, SIG_IGN);
-    target_path_find();
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
