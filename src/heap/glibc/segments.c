@@ -174,14 +174,29 @@ static enum mw_status gap_add(struct mw_glibc *glibc, mw_addr start, mw_addr end
     return start < end ? mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range) : MW_OK;
 }
 
-/* Does this region grow by brk? A core has no name for it: there it is the one of sbrk_base. */
+/* Is `run` where the kernel puts brk: behind the program, no other file between? */
+static bool run_follows_program(const struct mw_glibc *glibc, const struct mw_glibc_run *run)
+{
+    const struct mw_mapping *program = mw_image_region(glibc->image, glibc->image->entry);
+    const struct mw_mapping *first = mw_image_region(glibc->image, run->start);
+    if (!program || !first || program->start > first->start)
+        return false;
+    for (const struct mw_mapping *map = program; map < first; map++)
+        if (map->name[0] == '/' && strcmp(map->name, program->name) != 0)
+            return false;
+    return true;
+}
+
+/* Does this region grow by brk? A core has no name for it: there it is told by its place. */
 static bool region_is_brk(const struct mw_glibc *glibc, const struct mw_mapping *map)
 {
     if (strcmp(map->name, "[heap]") == 0)
         return true;
     if (glibc->image->kind == MW_IMAGE_LIVE || map->name[0] != '\0')
         return false;
-    return mw_glibc_run_of(glibc, map->start) == mw_glibc_run_of(glibc, glibc->sbrk_base);
+    const struct mw_glibc_run *run = mw_glibc_run_of(glibc, map->start);
+    return run && run == mw_glibc_run_of(glibc, glibc->sbrk_base) &&
+           run_follows_program(glibc, run);
 }
 
 /* The brk area from sbrk_base on, with the gaps that foreign sbrk calls left. */
