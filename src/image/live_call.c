@@ -301,6 +301,7 @@ static bool try_accept(struct call *call)
                                          .tp = tp,
                                          .syscall = frame->regs.syscall,
                                          .in_handler = handler.found};
+    memcpy(thread.args, frame->regs.args, sizeof thread.args);
     if (call->req.busy && call->req.busy(&thread, call->req.busy_user))
         return refuse(call, "is busy: a call into it would not be safe now");
     return true;

@@ -36,7 +36,8 @@ enum { MW_LIVE_CALL_ARGS_MAX = 3 };
 struct mw_live_call_thread {
     pid_t pid, tid;
     mw_addr pc, sp, tp;
-    int syscall;     /* number of the system call it sleeps in or comes out of; -1: user mode */
+    int syscall;      /* number of the system call it sleeps in or comes out of; -1: user mode */
+    uint64_t args[6]; /* of that call */
     bool in_handler; /* a signal frame seems to lie within the 256 KiB above sp; a stale one counts,
                       * so this may be wrongly true, and wrongly false only in a deeper stack */
 };

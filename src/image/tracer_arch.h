@@ -8,6 +8,7 @@
 #define MW_IMAGE_TRACER_ARCH_H
 
 #include "base/error.h"
+#include "image/image.h"
 #include "image/tracer.h"
 
 #include <stdbool.h>
@@ -30,6 +31,7 @@ struct mw_tracer_regs {
                                       * the call, or gives EINTR if a handler runs first */
     struct user_regs_struct resumed; /* user mode as it will be when no handler runs first */
     int syscall;                     /* number of the interrupted call, -1: user mode */
+    uint64_t args[6];                /* of that call */
     enum mw_tracer_ease ease;
 };
 
@@ -53,7 +55,11 @@ enum mw_tracer_ease mw_tracer_syscall_ease(const struct mw_tracer_syscall *call)
  * from ever ending. Sets one register, in a stop of any kind. True if something was changed. */
 bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now, bool anew);
 
-/* For collecting threads. */
+/* Fill pc, sp, tp and registers of a stopped thread, and soften its system call where that changes
+ * nothing but a spurious EINTR. False: it has no registers that we know (32-bit code), or is gone.
+ */
+bool mw_tracer_thread_read(pid_t tid, struct mw_thread *thread);
+
 mw_addr mw_tracer_regs_pc(const struct user_regs_struct *regs);
 mw_addr mw_tracer_regs_sp(const struct user_regs_struct *regs);
 mw_addr mw_tracer_regs_tp(const struct user_regs_struct *regs);

@@ -201,7 +201,7 @@ void mw_tracer_regs_view(pid_t tid, const struct user_regs_struct *now,
 {
     struct mw_tracer_regs regs = {
         .now = *now, .native = *now, .resumed = *now, .syscall = -1, .ease = MW_EASE_USER};
-    uint64_t args[6];
+    uint64_t *const args = regs.args;
     syscall_args(now, args);
     if (from_syscall(now)) {
         int number = (int)now->orig_rax;
@@ -245,6 +245,22 @@ bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now, bool anew)
         return false;
     uint64_t code = (uint64_t)-RESTART_NOHAND;
     return ptrace(PTRACE_POKEUSER, tid, (void *)offsetof(struct user_regs_struct, rax), code) == 0;
+}
+
+bool mw_tracer_thread_read(pid_t tid, struct mw_thread *thread)
+{
+    struct user_regs_struct regs;
+    static_assert(sizeof regs <= sizeof thread->registers, "room for NT_PRSTATUS");
+    if (mw_tracer_regs_read(tid, &regs, NULL) != MW_OK)
+        return false;
+    mw_tracer_soften(tid, &regs, false);
+    thread->pc = regs.rip;
+    thread->sp = regs.rsp;
+    thread->tp = regs.fs_base;
+    memcpy(thread->registers, &regs, sizeof regs);
+    thread->register_count = sizeof regs / sizeof thread->registers[0];
+    thread->has_registers = true;
+    return true;
 }
 
 #endif
