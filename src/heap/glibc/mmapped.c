@@ -16,6 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Headers behind the first page of a block: 16 for each of 65,536 blocks. Hostile pages that all
+ * look like the start of a block would else have thirty of them looked at each. */
+enum { FAR_HEADERS_MAX = 1 << 20 };
+
 struct mmapped_block {
     uint64_t total;  /* bytes of the mapping */
     uint64_t offset; /* of the chunk in it */
@@ -37,7 +41,7 @@ static bool moved_header_test(struct mw_glibc *glibc, mw_addr start, mw_addr run
                               uint64_t offset, struct mmapped_block *block)
 {
     uint64_t words[2];
-    const uint8_t *header = mw_window_at(&glibc->window, start + offset, sizeof words);
+    const uint8_t *header = mw_window_at(&glibc->lists, start + offset, sizeof words);
     if (!header)
         return false;
     memcpy(words, header, sizeof words);
@@ -68,6 +72,10 @@ static void moved_header_find(struct mw_glibc *glibc, mw_addr start, mw_addr run
         }
         if (offset == 0 || offset == last)
             continue;
+        if (align > page && glibc->far_headers_tried++ >= FAR_HEADERS_MAX)
+            return;
+        if (align > page)
+            mw_window_reset(&glibc->lists, UINT64_MAX); /* one page, no read-ahead */
         last = offset;
         if (moved_header_test(glibc, start, run_end, offset, block))
             return;

@@ -13,6 +13,8 @@
 
 #include <assert.h>
 
+enum { PAGES_FIRST = 4096 };
+
 enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
                                     mw_addr start, mw_addr end)
 {
@@ -23,6 +25,7 @@ enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_imag
     pages->start = start & ~(mw_addr)(image->page_size - 1);
     pages->end = end;
     pages->count = 0;
+    pages->ahead = PAGES_FIRST;
     pages->shift = (unsigned)__builtin_ctz(image->page_size);
     pages->known = image->can & MW_CAN_PAGES;
     pages->failed = false;
@@ -35,7 +38,8 @@ static bool pages_load(struct mw_glibc_pages *pages, mw_addr address)
     mw_addr page = (mw_addr)1 << pages->shift;
     pages->start = address & ~(page - 1);
     uint64_t count = (pages->end - pages->start + page - 1) >> pages->shift;
-    pages->count = count < MW_GLIBC_PAGES_ROOM ? (size_t)count : MW_GLIBC_PAGES_ROOM;
+    pages->count = count < pages->ahead ? (size_t)count : pages->ahead;
+    pages->ahead *= pages->ahead < MW_GLIBC_PAGES_ROOM ? 2 : 1;
     return mw_image_pages(pages->image, pages->start, pages->count, pages->flags, NULL) == MW_OK;
 }
 
