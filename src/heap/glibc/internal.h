@@ -70,7 +70,7 @@ struct mw_glibc {
     struct mw_context *context;
     struct mw_findings *findings;
     struct mw_window window; /* of walks and scans */
-    struct mw_window lists;  /* of tcache structs and moved headers, while the other one walks */
+    struct mw_window lists;  /* of tcache structs, while the other one walks */
 
     const struct mw_glibc_state_layout *state;
     const struct mw_glibc_par_layout *par;       /* NULL: mp_ not found */

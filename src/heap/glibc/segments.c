@@ -195,14 +195,16 @@ static void gap_add(struct mw_glibc *glibc, mw_addr start, mw_addr end)
     glibc->arenas.items[0].segment_bytes += end - start;
 }
 
-/* Does this region grow by brk? A core has no name for it: there it is the one of sbrk_base. */
+/* Does this region grow by brk? A core has no name for it: there it is the one of sbrk_base, unless
+ * malloc had to map memory instead, which may have been this. */
 static bool region_is_brk(const struct mw_glibc *glibc, const struct mw_mapping *map)
 {
     if (strcmp(map->name, "[heap]") == 0)
         return true;
     if (glibc->image->kind == MW_IMAGE_LIVE || map->name[0] != '\0')
         return false;
-    return mw_glibc_run_of(glibc, map->start) == mw_glibc_run_of(glibc, glibc->sbrk_base);
+    return !(glibc->arenas.items[0].flags & MW_GLIBC_NONCONTIGUOUS) &&
+           mw_glibc_run_of(glibc, map->start) == mw_glibc_run_of(glibc, glibc->sbrk_base);
 }
 
 /* The brk area from sbrk_base on, with the gaps that foreign sbrk calls left. */
@@ -376,7 +378,8 @@ static void brk_end_mark(struct mw_glibc *glibc)
             continue;
         const struct mw_mapping *last = mw_image_region(glibc->image, segment->public.end - 1);
         segment->at_brk =
-            last && last->end == segment->public.end && region_is_brk(glibc, last);
+            last && last->end == segment->public.end && region_is_brk(glibc, last) &&
+            last->end % glibc->image->page_size == 0; /* a core's word for it */
     }
 }
 
