@@ -1,6 +1,6 @@
-/* tests/fault/test_glibc_faults.c: the n-th allocation, read or question about pages of a walk fails,
- * for every n. Nothing leaks (the sanitizers look), nothing is conserved wrongly, and an answer
- * that calls itself reconciled without a finding is the whole truth. */
+/* tests/fault/test_glibc_faults.c: the n-th allocation, read or question about pages of a walk
+ * fails, for every n. Nothing leaks (the sanitizers look), nothing is conserved wrongly, and an
+ * answer that calls itself reconciled without a finding is the whole truth. */
 #include "base/alloc.h"
 #include "heap_check.h"
 

@@ -176,7 +176,8 @@ static void patch_word(struct heap_builder *heap, unsigned op, mw_addr at, struc
 static bool has_word(const struct heap_builder *heap, mw_addr at)
 {
     for (size_t i = 0; i < heap->region_count; i++)
-        if (at >= heap->regions[i].start && at - heap->regions[i].start + 8 <= heap->regions[i].size)
+        if (at >= heap->regions[i].start &&
+            at - heap->regions[i].start + 8 <= heap->regions[i].size)
             return true;
     return false;
 }

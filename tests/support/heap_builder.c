@@ -73,6 +73,22 @@ mw_addr heap_map(struct heap_builder *heap, mw_addr start, uint64_t size, const 
     return region_add(heap, start, size, name, MW_PERM_READ | MW_PERM_WRITE)->start;
 }
 
+void heap_map_shared(struct heap_builder *heap, mw_addr start, uint64_t size, uint8_t *bytes,
+                     uint8_t *pages, const char *name)
+{
+    heap->regions = array_grow(heap->regions, heap->region_count, sizeof *heap->regions);
+    struct heap_region *region = &heap->regions[heap->region_count++];
+    *region = (struct heap_region){
+        .start = start,
+        .size = size,
+        .perms = MW_PERM_READ | MW_PERM_WRITE,
+        .bytes = bytes,
+        .pages = pages,
+        .is_shared = true,
+    };
+    snprintf(region->name, sizeof region->name, "%s", name);
+}
+
 static struct heap_region *region_find(struct heap_builder *heap, mw_addr address)
 {
     for (size_t i = heap->region_count; i-- > 0;) /* the newest is asked for most */
@@ -152,6 +168,8 @@ struct heap_builder *heap_new(const struct heap_family *family)
 void heap_delete(struct heap_builder *heap)
 {
     for (size_t i = 0; i < heap->region_count; i++) {
+        if (heap->regions[i].is_shared)
+            continue;
         free(heap->regions[i].bytes);
         free(heap->regions[i].pages);
     }

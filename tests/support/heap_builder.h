@@ -43,6 +43,7 @@ struct heap_region {
     char name[64];
     uint32_t perms, vm_flags;
     uint64_t inode;
+    bool is_shared; /* bytes and pages are the test's */
 };
 
 /* A block as it was built. */
@@ -109,6 +110,9 @@ void heap_delete(struct heap_builder *heap);
 /* Map anonymous memory, zeroed, every page present; returns start. Regions may be made in any
  * order and must not overlap. */
 mw_addr heap_map(struct heap_builder *heap, mw_addr start, uint64_t size, const char *name);
+/* The same with bytes and page flags of the test's own, which many regions may share. */
+void heap_map_shared(struct heap_builder *heap, mw_addr start, uint64_t size, uint8_t *bytes,
+                     uint8_t *pages, const char *name);
 struct heap_region *heap_region_of(struct heap_builder *heap, mw_addr address);
 /* Set the flags of the pages that lie wholly in [start, start + size). */
 void heap_pages_set(struct heap_builder *heap, mw_addr start, uint64_t size, uint8_t flags);

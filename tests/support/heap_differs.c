@@ -206,7 +206,7 @@ static const char *trims_differ(struct heap_builder *heap, struct mw_image *imag
 {
     uint64_t want_pages = 0, want_bytes = 0, got_pages = 0, met = 0;
     for (size_t i = 0; i < walked->trim_count; i++)
-        got_pages += walked->trims[i].size / HEAP_PAGE;
+        got_pages += walked->trims[i].size / HEAP_PAGE; /* only what is resident is named */
     for (size_t i = 0; i < heap->expect_count; i++) {
         const struct heap_segment_expect *segment = &heap->segments[heap->expects[i].segment];
         if (!merges(heap, &heap->expects[i]) || segment->kind == MW_SEGMENT_MMAPPED)

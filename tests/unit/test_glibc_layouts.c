@@ -389,6 +389,32 @@ static void test_split_heap_mapping(void **state)
     walk_and_compare(heap, "split [heap]");
 }
 
+/* Residency is asked for in parts, the first of 16 MiB: blocks and free runs lie across their ends,
+ * and what trim releases is named from both sides. */
+static void test_parts_of_residency(void **state)
+{
+    (void)state;
+    const uint64_t size = 100ull << 20;
+    struct heap_builder *heap = heap_new(&heap_families[7]);
+    heap_map(heap, BRK, size, "[heap]");
+    heap_segment(heap, MW_SEGMENT_BRK, BRK, BRK + size);
+    heap_tcache_new(heap);
+    for (unsigned i = 0; i < 6; i++) {
+        heap_block(heap, (7 << 20) + i * 4112, MW_BLOCK_IN_USE);
+        heap_block(heap, (3 << 20) + 16, MW_BLOCK_FREE);
+        heap_block(heap, 80, MW_BLOCK_FASTBIN);
+    }
+    for (uint64_t at = 5; at < size / HEAP_PAGE; at += 7 + at % 11)
+        heap_region_of(heap, BRK)->pages[at] = at % 3 ? 0 : MW_PAGE_SWAPPED;
+    for (uint64_t i = 0; i < heap->expect_count; i++) { /* headers lie in pages that are there */
+        mw_addr at = heap->expects[i].block.address;
+        heap_region_of(heap, BRK)->pages[(at - BRK) / HEAP_PAGE] = MW_PAGE_PRESENT;
+    }
+    mw_addr top = heap_top(heap);
+    heap_region_of(heap, BRK)->pages[(top - BRK) / HEAP_PAGE] = MW_PAGE_PRESENT;
+    walk_and_compare(heap, "parts of residency");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_mlocked),
         cmocka_unit_test(test_untouched_malloc),
         cmocka_unit_test(test_split_heap_mapping),
+        cmocka_unit_test(test_parts_of_residency),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -350,9 +350,7 @@ enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
     list_steps_allow(glibc);
     glibc->safe_linking = glibc->par && mw_glibc_has(glibc->par->thp_pagesize); /* 2.35 */
     glibc->linking_known = glibc->safe_linking || glibc->state->bins == 104;    /* 2.26 */
-    enum mw_status status = mw_window_init(&glibc->lists, glibc->image);
-    if (status == MW_OK)
-        status = fastbins_find(glibc);
+    enum mw_status status = fastbins_find(glibc);
     if (status == MW_OK)
         status = tcaches_find(glibc);
     if (glibc->cached.count > 1)

@@ -19,7 +19,6 @@ static void glibc_deinit(struct mw_glibc *glibc)
     mw_vec_deinit(&glibc->runs);
     mw_vec_deinit(&glibc->arenas);
     mw_vec_deinit(&glibc->segments);
-    mw_vec_deinit(&glibc->gaps);
     free(glibc->visited.bits);
     mw_vec_deinit(&glibc->cached);
 }
@@ -107,6 +106,8 @@ static enum mw_status glibc_walk(struct mw_image *image, const struct mw_heap_op
     if (image->kind == MW_IMAGE_LIVE && context)
         glibc.scan_until_ns = mw_clock_monotonic_ns() + context->pause_ns_max;
     enum mw_status status = mw_window_init(&glibc.window, image);
+    if (status == MW_OK)
+        status = mw_window_init(&glibc.lists, image);
     if (status == MW_OK)
         status = glibc_find_all(&glibc, err);
     if (status == MW_OK) {

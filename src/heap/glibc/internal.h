@@ -33,10 +33,6 @@ struct mw_glibc_arena {
     uint64_t segment_bytes; /* sum over its segments, foreign gaps included */
 };
 
-struct mw_glibc_range {
-    mw_addr start, end;
-};
-
 /* Brent's search for a cycle in a linked list: constant memory, noticed within three times the
  * length of what leads into the cycle and the cycle. */
 struct mw_glibc_cycle {
@@ -59,9 +55,12 @@ static inline bool mw_glibc_cycle_step(struct mw_glibc_cycle *cycle, mw_addr at)
 }
 
 /* Chunk starts that a search for the main arena went through, a bit for 16 bytes: where a chain
- * broke once it breaks again, so the search is linear. */
+ * broke once it breaks again. Each is visited once; a visit reads up to a page, so what all cost is
+ * bounded, too. */
 struct mw_glibc_visited {
     mw_addr start, end, limit;
+    uint64_t bytes_left; /* that may still be gone through */
+    bool is_exhausted;
     uint8_t *bits;
 };
 
@@ -94,9 +93,10 @@ struct mw_glibc {
     MW_VEC(struct mw_glibc_arena) arenas;
     MW_VEC(struct mw_glibc_segment) segments;
     size_t sorted_count; /* how many of them are in ascending order: the last sort */
-    MW_VEC(struct mw_glibc_range) gaps; /* foreign sbrk inside the main arena's span */
+    uint64_t gap_bytes; /* foreign sbrk inside the main arena's span */
     struct mw_glibc_visited visited;
     uint64_t links_tried; /* by mw_glibc_locate() */
+    uint64_t far_headers_tried; /* by mw_glibc_find_mmapped() */
     uint64_t list_steps; /* how many entries of lists may still be followed: one per chunk */
     MW_VEC(uint64_t) cached; /* chunk addresses; bit 0: fastbin, else tcache */
     bool cached_is_sorted;   /* ascending and complete: the walk may use it */

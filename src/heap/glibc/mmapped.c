@@ -16,6 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Headers behind the first page of a block: 16 for each of 65,536 blocks. Hostile pages that all
+ * look like the start of a block would else have thirty of them looked at each. */
+enum { FAR_HEADERS_MAX = 1 << 20 };
+
 struct mmapped_block {
     uint64_t total;  /* bytes of the mapping */
     uint64_t offset; /* of the chunk in it */
@@ -31,16 +35,32 @@ static uint64_t tail_bytes(const struct mw_glibc *glibc)
     return glibc->state->bins == 24 ? 16 : 0; /* the layout of 2.43 */
 }
 
+/* The window stands at start: what is in the same page comes from there. */
+static bool header_read(struct mw_glibc *glibc, mw_addr start, uint64_t offset, uint64_t words[2])
+{
+    const size_t size = 2 * sizeof *words;
+    if (offset < glibc->image->page_size) {
+        const uint8_t *bytes = mw_window_at(&glibc->window, start + offset, size);
+        if (bytes) {
+            memcpy(words, bytes, size);
+            return true;
+        }
+    } else if (mw_image_read_present(glibc->image, start + offset, words, size) == size) {
+        return true;
+    }
+    mw_finding_add(glibc->findings, "mmapped-unreadable", start + offset, 0,
+                   "where an aligned block may begin in its mapping could not be read");
+    return false;
+}
+
 /* Is there a chunk at start + offset that memalign moved there? realloc sets the size in the moved
  * header alone: block->total is mended by it. */
 static bool moved_header_test(struct mw_glibc *glibc, mw_addr start, mw_addr run_end,
                               uint64_t offset, struct mmapped_block *block)
 {
     uint64_t words[2];
-    const uint8_t *header = mw_window_at(&glibc->window, start + offset, sizeof words);
-    if (!header)
+    if (!header_read(glibc, start, offset, words))
         return false;
-    memcpy(words, header, sizeof words);
     uint64_t size = words[1] & ~(uint64_t)7, total = size + offset + tail_bytes(glibc);
     if ((words[0] & ~(uint64_t)1) != offset || (words[1] & 7) != MW_GLIBC_IS_MMAPPED ||
         size < MW_GLIBC_MINSIZE || size > run_end - start ||
@@ -68,6 +88,8 @@ static void moved_header_find(struct mw_glibc *glibc, mw_addr start, mw_addr run
         }
         if (offset == 0 || offset == last)
             continue;
+        if (align > page && glibc->far_headers_tried++ >= FAR_HEADERS_MAX)
+            return;
         last = offset;
         if (moved_header_test(glibc, start, run_end, offset, block))
             return;

@@ -13,6 +13,8 @@
 
 #include <assert.h>
 
+enum { PAGES_FIRST = 4096 };
+
 enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
                                     mw_addr start, mw_addr end)
 {
@@ -23,6 +25,7 @@ enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_imag
     pages->start = start & ~(mw_addr)(image->page_size - 1);
     pages->end = end;
     pages->count = 0;
+    pages->ahead = PAGES_FIRST;
     pages->shift = (unsigned)__builtin_ctz(image->page_size);
     pages->known = image->can & MW_CAN_PAGES;
     pages->failed = false;
@@ -35,8 +38,19 @@ static bool pages_load(struct mw_glibc_pages *pages, mw_addr address)
     mw_addr page = (mw_addr)1 << pages->shift;
     pages->start = address & ~(page - 1);
     uint64_t count = (pages->end - pages->start + page - 1) >> pages->shift;
-    pages->count = count < MW_GLIBC_PAGES_ROOM ? (size_t)count : MW_GLIBC_PAGES_ROOM;
+    pages->count = count < pages->ahead ? (size_t)count : pages->ahead;
+    pages->ahead *= pages->ahead < MW_GLIBC_PAGES_ROOM ? 2 : 1;
     return mw_image_pages(pages->image, pages->start, pages->count, pages->flags, NULL) == MW_OK;
+}
+
+/* Turn to the part with the page of address. False when residency is not known. */
+static inline bool pages_have(struct mw_glibc_pages *pages, mw_addr address)
+{
+    if ((address - pages->start) >> pages->shift < pages->count)
+        return true;
+    if (pages->known && !pages_load(pages, address))
+        pages->known = false, pages->failed = true, pages->count = 0;
+    return pages->known;
 }
 
 struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_addr address,
@@ -46,14 +60,9 @@ struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_add
     mw_addr end = address + size;
     assert(end >= address && end <= pages->end);
     while (address < end) {
+        if (!pages_have(pages, address))
+            return sum;
         size_t index = (size_t)((address - pages->start) >> pages->shift);
-        if (address < pages->start || index >= pages->count) {
-            if (pages->known && !pages_load(pages, address))
-                pages->known = false, pages->failed = true;
-            if (!pages->known)
-                return sum;
-            index = 0;
-        }
         mw_addr page_end = pages->start + ((mw_addr)(index + 1) << pages->shift);
         uint64_t part = (page_end < end ? page_end : end) - address;
         if (mw_page_is_resident(pages->flags[index]))
@@ -69,14 +78,11 @@ struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_add
 static void trim_ranges_name(const struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
 {
     const struct mw_heap_options *options = trim->glibc->options;
-    const struct mw_glibc_pages *pages = trim->pages;
-    if (!pages->known) {
-        options->trim_range(options->trim_user, start, end);
-        return;
-    }
+    struct mw_glibc_pages *pages = trim->pages;
     mw_addr page = trim->glibc->image->page_size, run = start;
     for (mw_addr at = start; at < end; at += page) {
-        if (mw_page_is_resident(pages->flags[(at - pages->start) >> pages->shift]))
+        if (!pages_have(pages, at) ||
+            mw_page_is_resident(pages->flags[(at - pages->start) >> pages->shift]))
             continue;
         if (run < at)
             options->trim_range(options->trim_user, run, at);

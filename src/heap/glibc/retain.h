@@ -10,7 +10,7 @@ enum { MW_GLIBC_PAGES_ROOM = 256 << 10 }; /* 1 GiB of 4 KiB pages */
 struct mw_glibc_pages {
     struct mw_image *image;
     uint8_t *flags; /* MW_GLIBC_PAGES_ROOM */
-    size_t count;
+    size_t count, ahead; /* in the part; how many the next one has: a cut may come soon */
     mw_addr start, end; /* start of the part, end of the segment */
     unsigned shift;
     bool known, failed; /* failed: was known until a question went unanswered */

@@ -10,7 +10,8 @@
  *
  * The sum over segments and foreign gaps equals system_mem: that proves them complete. Chains are
  * checked by walking them. The searches for a start try many: a chunk start that one chain went
- * through is not gone through again, so they are linear in the memory searched. */
+ * through is not gone through again, and what all chains of a search read is bounded by a few times
+ * the memory searched: linear. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/limits.h"
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FENCE_SIZE = 16, GAP_SCAN_MAX = 64 << 20 };
+enum { FENCE_SIZE = 16, GAP_SCAN_MAX = 64 << 20, VISITED_PASSES = 8 };
 static const uint64_t VISITED_SPAN_MAX = (uint64_t)64 << 30; /* 512 MiB of bits, used as needed */
 
 struct chain_end {
@@ -62,20 +63,36 @@ static enum mw_status visited_begin(struct mw_glibc *glibc, mw_addr start, mw_ad
     free(visited->bits);
     mw_addr end = limit - start > VISITED_SPAN_MAX ? start + VISITED_SPAN_MAX : limit;
     start &= ~(mw_addr)15;
-    *visited = (struct mw_glibc_visited){start, end, limit, mw_calloc((end - start) / 128 + 1, 1)};
+    *visited = (struct mw_glibc_visited){
+        .start = start,
+        .end = end,
+        .limit = limit,
+        .bytes_left = VISITED_PASSES * (limit - start) + MW_WINDOW_BYTES,
+        .bits = mw_calloc((end - start) / 128 + 1, 1),
+    };
     return visited->bits ? MW_OK : MW_NOMEM;
 }
 
-/* Has a chain been here? It has from now on. */
-static bool visited_test_and_set(struct mw_glibc_visited *visited, mw_addr chunk)
+/* A chain comes to a chunk of this size. False: it need not go on, one was here before, or all
+ * together have cost too much. */
+static bool visited_step(struct mw_glibc *glibc, mw_addr chunk, uint64_t size)
 {
-    if (chunk < visited->start || chunk >= visited->end)
+    struct mw_glibc_visited *visited = &glibc->visited;
+    uint64_t cost = size < glibc->image->page_size ? size : glibc->image->page_size;
+    if (visited->bytes_left < cost) {
+        visited->is_exhausted = true;
+        mw_finding_add(glibc->findings, "scan-cut-short", chunk, visited->limit - chunk,
+                       "the main arena was not searched further: too much looks like its chunks");
         return false;
+    }
+    visited->bytes_left -= cost;
+    if (chunk < visited->start || chunk >= visited->end)
+        return true;
     uint64_t slot = (chunk - visited->start) / 16;
     uint8_t bit = (uint8_t)(1u << slot % 8);
     bool before = visited->bits[slot / 8] & bit;
     visited->bits[slot / 8] |= bit;
-    return before;
+    return !before;
 }
 
 static bool head_may_start(uint64_t head)
@@ -84,9 +101,9 @@ static bool head_may_start(uint64_t head)
 }
 
 /* Follow chunks from `chunk` to the arena's top or to fences. False when the chain breaks, would
- * pass limit or, with visited, comes to where an earlier one has been. */
-static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit,
-                         struct mw_glibc_visited *visited, struct chain_end *end_out)
+ * pass limit or, in a search, need not go on. */
+static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit, bool is_search,
+                         struct chain_end *end_out)
 {
     mw_addr top = glibc->arenas.items[0].top;
     while (chunk < limit) { /* each step is at least MINSIZE */
@@ -106,7 +123,7 @@ static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit,
         if (size < MW_GLIBC_MINSIZE || size % 16 || size > limit - chunk ||
             (head & (MW_GLIBC_IS_MMAPPED | MW_GLIBC_NON_MAIN)))
             return false;
-        if (visited && visited_test_and_set(visited, chunk))
+        if (is_search && !visited_step(glibc, chunk, size))
             return false;
         chunk += size;
     }
@@ -158,20 +175,24 @@ static enum mw_status gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limi
         if (!chunk_size_read(glibc, at, &head))
             return MW_OK;
         if (head_may_start(head) &&
-            chain_follow(glibc, at, limit, &glibc->visited, end_out)) {
+            chain_follow(glibc, at, limit, true, end_out)) {
             *start_out = at;
             return MW_OK;
         }
+        if (glibc->visited.is_exhausted)
+            return MW_OK;
         if (at % MW_WINDOW_BYTES == 0 && mw_context_canceled(glibc->context))
             return MW_CANCELED;
     }
     return status;
 }
 
-static enum mw_status gap_add(struct mw_glibc *glibc, mw_addr start, mw_addr end)
+/* What a foreign sbrk took is in system_mem. */
+static void gap_add(struct mw_glibc *glibc, mw_addr start, mw_addr end)
 {
-    struct mw_glibc_range range = {start, end};
-    return start < end ? mw_vec_push(&glibc->gaps, MW_LIMIT_HEAP_SEGMENTS, range) : MW_OK;
+    assert(start <= end);
+    glibc->gap_bytes += end - start;
+    glibc->arenas.items[0].segment_bytes += end - start;
 }
 
 /* Is `run` where the kernel puts brk: behind the program, no other file between? */
@@ -187,7 +208,8 @@ static bool run_follows_program(const struct mw_glibc *glibc, const struct mw_gl
     return true;
 }
 
-/* Does this region grow by brk? A core has no name for it: there it is told by its place. */
+/* Does this region grow by brk? A core has no name for it: there it is the one of sbrk_base, unless
+ * malloc had to map memory instead, and it does not lie where the kernel puts brk. */
 static bool region_is_brk(const struct mw_glibc *glibc, const struct mw_mapping *map)
 {
     if (strcmp(map->name, "[heap]") == 0)
@@ -195,7 +217,9 @@ static bool region_is_brk(const struct mw_glibc *glibc, const struct mw_mapping 
     if (glibc->image->kind == MW_IMAGE_LIVE || map->name[0] != '\0')
         return false;
     const struct mw_glibc_run *run = mw_glibc_run_of(glibc, map->start);
-    return run && run == mw_glibc_run_of(glibc, glibc->sbrk_base) &&
+    if (!run || run != mw_glibc_run_of(glibc, glibc->sbrk_base))
+        return false;
+    return !(glibc->arenas.items[0].flags & MW_GLIBC_NONCONTIGUOUS) ||
            run_follows_program(glibc, run);
 }
 
@@ -209,7 +233,7 @@ static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_
         kind = MW_SEGMENT_MORECORE;
     mw_window_reset(&glibc->window, run->end);
     struct chain_end end;
-    bool is_whole = chain_follow(glibc, at, run->end, NULL, &end);
+    bool is_whole = chain_follow(glibc, at, run->end, false, &end);
     for (;;) {
         if (!is_whole) {
             mw_finding_add(glibc->findings, "main-heap-broken", at, run->end - at,
@@ -223,10 +247,7 @@ static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_
         status = gap_scan(glibc, gap, run->end, &end, &start);
         if (status != MW_OK || start == 0)
             return status; /* the arena went on elsewhere */
-        status = gap_add(glibc, gap, start);
-        if (status != MW_OK)
-            return status;
-        glibc->arenas.items[0].segment_bytes += start - gap;
+        gap_add(glibc, gap, start);
         at = start;
     }
 }
@@ -250,10 +271,7 @@ enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_add
                        "the main arena could not be followed behind a foreign sbrk");
     if (status != MW_OK || start == 0)
         return status;
-    status = gap_add(glibc, end, start);
-    if (status != MW_OK)
-        return status;
-    arena->segment_bytes += start - end;
+    gap_add(glibc, end, start);
     rest.public = (struct mw_heap_segment){
         .start = start, .end = limit, .kind = rest.public.kind, .arena = rest.public.arena};
     rest.first_chunk = start;
@@ -286,7 +304,8 @@ static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
         return MW_OK;
     mw_addr limit = mw_glibc_next_segment(glibc, page, run->end);
     enum mw_status status = visited_begin(glibc, page, limit);
-    if (status != MW_OK || !chain_follow(glibc, page, limit, &glibc->visited, &end) ||
+    if (status != MW_OK || glibc->visited.is_exhausted ||
+        !chain_follow(glibc, page, limit, true, &end) ||
         end.end % glibc->image->page_size != 0 || end.end - page > missing)
         return status;
     *next_out = end.end;
@@ -375,7 +394,8 @@ static void brk_end_mark(struct mw_glibc *glibc)
             continue;
         const struct mw_mapping *last = mw_image_region(glibc->image, segment->public.end - 1);
         segment->at_brk =
-            last && last->end == segment->public.end && region_is_brk(glibc, last);
+            last && last->end == segment->public.end && region_is_brk(glibc, last) &&
+            last->end % glibc->image->page_size == 0; /* a core's word for it */
     }
 }
 

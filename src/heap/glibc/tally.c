@@ -320,9 +320,7 @@ static enum mw_status allocator_fill(struct tally *tally)
     allocator->segments = mw_calloc(glibc->segments.count, sizeof *allocator->segments);
     if (!allocator->arenas || !allocator->segments)
         return MW_NOMEM;
-    for (size_t i = 0; i < glibc->gaps.count; i++)
-        glibc->arenas.items[0].public.metadata_bytes +=
-            glibc->gaps.items[i].end - glibc->gaps.items[i].start;
+    glibc->arenas.items[0].public.metadata_bytes += glibc->gap_bytes;
     for (size_t i = 0; i < glibc->arenas.count; i++) {
         const struct mw_arena *arena = &glibc->arenas.items[i].public;
         allocator->arenas[i] = *arena;
