@@ -412,6 +412,20 @@ static void test_cut_anywhere(void **state)
     release(&whole);
 }
 
+/* A zero byte ends a name; found by the fuzzer as a read beyond the name before it. */
+static void test_zero_byte_in_a_name(void **state)
+{
+    (void)state;
+    static const char text[] = "1000-2000 rw-p 00000000 00:00 0 \n"
+                               "2000-3000 rw-p 00000000 00:00 0 \0\0\0\0\0\0\0\0xyz\n"
+                               "3000-4000 rw-p 00000000 00:00 0 ab\0cd\n";
+    struct parsed parsed = parse(text, sizeof text - 1);
+    assert_int_equal(parsed.list.count, 3);
+    assert_string_equal(parsed.list.items[1].name, "");
+    assert_string_equal(parsed.list.items[2].name, "ab");
+    release(&parsed);
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -508,6 +522,7 @@ int main(void)
         cmocka_unit_test(test_nothing_found),
         cmocka_unit_test(test_recognize),
         cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_zero_byte_in_a_name),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_own_smaps),
