@@ -132,7 +132,8 @@ int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region)
 /* Is the page's content anywhere but in the one page of zeros? */
 static bool page_has_content(uint8_t flags)
 {
-    return (flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) && !(flags & (MW_PAGE_ZERO | MW_PAGE_GUARD));
+    return (flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) &&
+           !(flags & (MW_PAGE_ZERO | MW_PAGE_GUARD));
 }
 
 /* Pages [0, count) with their flags cover [address, address + length): read or zero each run of

@@ -219,7 +219,7 @@ static bool proc_shows_our_pids(int proc_fd)
     if (length <= 0)
         return false;
     target[length] = '\0';
-    return atol(target) == getpid();
+    return strtol(target, NULL, 10) == getpid();
 }
 
 static void live_close(struct mw_image *image)
@@ -254,7 +254,7 @@ static bool find_running_thread(struct mw_live *live)
         found = state != 'X' && state != 'Z';
         if (found) {
             live->memory_fd = task;
-            live->memory_tid = (int32_t)atol(entry->d_name);
+            live->memory_tid = (int32_t)strtol(entry->d_name, NULL, 10);
         } else if (task >= 0)
             close(task);
     }
