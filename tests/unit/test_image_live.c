@@ -26,7 +26,7 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 4096, PAGES = 1009, MADVISE_GUARD_INSTALL = 102, HUGE = 2 << 20 };
+enum { PAGE = 4096, PAGES = 4003, MADVISE_GUARD_INSTALL = 102, HUGE = 2 << 20 };
 
 /* What the child has done, for the test to check against. */
 struct truth {
