@@ -5,6 +5,7 @@
 #include "image/open.h"
 #include "image/window.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,12 +46,24 @@ static void check_region(struct mw_image *image, struct mw_window *window,
     }
 }
 
+/* Every other page of zeros becomes a hole, as in a core of the kernel. */
+static void punch_holes(int fd, const uint8_t *bytes, size_t size)
+{
+    static const uint8_t zeros[4096];
+    bool is_odd = false;
+    for (size_t at = 0; at + sizeof zeros <= size; at += sizeof zeros)
+        if (memcmp(bytes + at, zeros, sizeof zeros) == 0 && (is_odd = !is_odd))
+            must(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+                           sizeof zeros) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     int fd = memfd_create("core", MFD_CLOEXEC);
     must(fd >= 0 && mw_io_write_full(fd, bytes, size) == 0);
+    punch_holes(fd, bytes, size);
     struct mw_image image;
     struct mw_error err = {0};
     if (mw_image_open_core(fd, "input", NULL, &image, &err) != MW_OK) {
