@@ -1,8 +1,6 @@
 /* image/image.c: what is the same for every source of memory: dispatch, checks, pauses. */
 #include "image/image.h"
 
-#include "base/clock.h"
-
 #include <assert.h>
 #include <elf.h>
 #include <stdlib.h>
@@ -56,13 +54,9 @@ enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page
 enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err)
 {
     assert(!image->stopped);
-    if (image->ops->stop) {
-        uint64_t begin = mw_clock_monotonic_ns();
-        enum mw_status status = image->ops->stop(image, err);
-        if (status != MW_OK)
-            return status;
-        image->stopped_at_ns = begin;
-    }
+    enum mw_status status = image->ops->stop ? image->ops->stop(image, err) : MW_OK;
+    if (status != MW_OK)
+        return status;
     image->stopped = true;
     return MW_OK;
 }
@@ -73,8 +67,7 @@ void mw_image_resume(struct mw_image *image)
     image->stopped = false;
     if (!image->ops->resume)
         return;
-    image->ops->resume(image);
-    uint64_t pause = mw_clock_monotonic_ns() - image->stopped_at_ns;
+    uint64_t pause = image->ops->resume(image);
     image->pauses.count++;
     image->pauses.total_ns += pause;
     if (pause > image->pauses.longest_ns)
