@@ -1,8 +1,6 @@
 /* image/image.c: what is the same for every source of memory: dispatch, checks, pauses. */
 #include "image/image.h"
 
-#include "base/clock.h"
-
 #include <assert.h>
 #include <elf.h>
 #include <stdlib.h>
@@ -56,13 +54,9 @@ enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page
 enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err)
 {
     assert(!image->stopped);
-    if (image->ops->stop) {
-        uint64_t begin = mw_clock_monotonic_ns();
-        enum mw_status status = image->ops->stop(image, err);
-        if (status != MW_OK)
-            return status;
-        image->stopped_at_ns = begin;
-    }
+    enum mw_status status = image->ops->stop ? image->ops->stop(image, err) : MW_OK;
+    if (status != MW_OK)
+        return status;
     image->stopped = true;
     return MW_OK;
 }
@@ -73,8 +67,7 @@ void mw_image_resume(struct mw_image *image)
     image->stopped = false;
     if (!image->ops->resume)
         return;
-    image->ops->resume(image);
-    uint64_t pause = mw_clock_monotonic_ns() - image->stopped_at_ns;
+    uint64_t pause = image->ops->resume(image);
     image->pauses.count++;
     image->pauses.total_ns += pause;
     if (pause > image->pauses.longest_ns)
@@ -132,7 +125,8 @@ int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region)
 /* Is the page's content anywhere but in the one page of zeros? */
 static bool page_has_content(uint8_t flags)
 {
-    return (flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) && !(flags & (MW_PAGE_ZERO | MW_PAGE_GUARD));
+    return (flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) &&
+           !(flags & (MW_PAGE_ZERO | MW_PAGE_GUARD));
 }
 
 /* Pages [0, count) with their flags cover [address, address + length): read or zero each run of

@@ -87,7 +87,7 @@ struct mw_image_ops {
 
     /* Hold every thread still and fill threads with registers; NULL: nothing moves anyway. */
     enum mw_status (*stop)(struct mw_image *image, struct mw_error *err);
-    void (*resume)(struct mw_image *image);
+    uint64_t (*resume)(struct mw_image *image); /* how long it was held, nanoseconds */
 
     /* Read regions and counters anew (live). NULL: they cannot change. */
     enum mw_status (*refresh)(struct mw_image *image, struct mw_error *err);
@@ -110,10 +110,9 @@ struct mw_image {
     struct mw_mapping_list regions;
     struct mw_process process; /* status, environment settings, limits */
 
-    struct mw_thread *threads; /* while stopped, or from a core */
+    struct mw_thread *threads; /* of a core, or of the last stop; ascending by tid when live */
     size_t thread_count;
     bool stopped;
-    uint64_t stopped_at_ns; /* monotonic; while stopped */
     struct mw_pauses pauses;
 
     mw_addr entry, phdr, base, at_random, vdso; /* auxv; 0 unknown */

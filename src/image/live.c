@@ -29,7 +29,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { AUXV_ENTRIES_MAX = 128, STAT_BYTES = 512 };
+enum {
+    AUXV_ENTRIES_MAX = 128,
+    STAT_BYTES = 512,
+    KTHREADD_PID = 2, /* the parent of all kernel threads */
+};
 
 /* State letter in the text of a stat file, 0 unknown. */
 static char state_of_stat(int dir_fd, const char *path)
@@ -219,7 +223,7 @@ static bool proc_shows_our_pids(int proc_fd)
     if (length <= 0)
         return false;
     target[length] = '\0';
-    return atol(target) == getpid();
+    return strtol(target, NULL, 10) == getpid();
 }
 
 static void live_close(struct mw_image *image)
@@ -254,7 +258,7 @@ static bool find_running_thread(struct mw_live *live)
         found = state != 'X' && state != 'Z';
         if (found) {
             live->memory_fd = task;
-            live->memory_tid = (int32_t)atol(entry->d_name);
+            live->memory_tid = (int32_t)strtol(entry->d_name, NULL, 10);
         } else if (task >= 0)
             close(task);
     }
@@ -274,15 +278,14 @@ static enum mw_status check_has_memory(struct mw_live *live, const struct mw_pro
         mw_error_hint(err, "its parent %d has not collected it yet", process->ppid);
         return MW_GONE;
     }
-    if (process->vm_size == MW_UNKNOWN) {
-        mw_fail(err, MW_UNSUPPORTED,
-                "process %d (%s) is a kernel thread: it has no memory of "
-                "its own",
-                live->pid, process->comm);
-        mw_error_hint(err, "grep -E 'Slab|KernelStack|PageTables' /proc/meminfo");
-        return MW_UNSUPPORTED;
-    }
-    return MW_OK;
+    if (process->vm_size != MW_UNKNOWN)
+        return MW_OK;
+    if (process->pid != KTHREADD_PID && process->ppid != KTHREADD_PID)
+        return mw_fail(err, MW_GONE, "process %d is about to exit", live->pid);
+    mw_fail(err, MW_UNSUPPORTED, "process %d (%s) is a kernel thread: it has no memory of its own",
+            live->pid, process->comm);
+    mw_error_hint(err, "grep -E 'Slab|KernelStack|PageTables' /proc/meminfo");
+    return MW_UNSUPPORTED;
 }
 
 static enum mw_status live_refresh(struct mw_image *image, struct mw_error *err)
@@ -306,6 +309,8 @@ static const struct mw_image_ops live_ops = {
     .name = "live",
     .read = mw_live_read,
     .pages = mw_live_pages,
+    .stop = mw_live_stop,
+    .resume = mw_live_resume,
     .refresh = live_refresh,
     .open_file = mw_live_open_file,
     .close = live_close,

@@ -4,6 +4,8 @@
 
 #include "image/image.h"
 
+struct mw_live_freeze;
+
 struct mw_live {
     struct mw_context *context;
     int proc_fd;   /* /proc */
@@ -17,6 +19,7 @@ struct mw_live {
     bool vm_readv_works;
     bool scan_works, scan_knows_guards; /* PAGEMAP_SCAN */
     uint64_t zero_pfn;                  /* 0: frame numbers are hidden from us */
+    struct mw_live_freeze *freeze;      /* while stopped */
 };
 
 static inline struct mw_live *mw_live_of(struct mw_image *image)
@@ -38,6 +41,10 @@ enum mw_status mw_live_pages(struct mw_image *image, mw_addr start, size_t page_
 
 /* ops->open_file: the file that is mapped there, through the target's root. */
 int mw_live_open_file(struct mw_image *image, const struct mw_mapping *region);
+
+/* Hold it still and fill image->threads; let it go, and how long it was held (ns). */
+enum mw_status mw_live_stop(struct mw_image *image, struct mw_error *err);
+uint64_t mw_live_resume(struct mw_image *image);
 
 /* Has the process exited, or become a zombie? */
 bool mw_live_is_gone(const struct mw_live *live);

@@ -7,7 +7,8 @@
  * filters forbid the first one in containers, hardened kernels the second. A short answer of the
  * first is completed by the second, so that a hole is found to the byte.
  *
- * A page that cannot be read ends the read; nothing is guessed.
+ * A page that cannot be read ends the read; nothing is guessed. A number that is used again by
+ * another process is noticed by the next look at smaps or pagemap, which stay with the first.
  *
  * References: Linux 6.18 mm/process_vm_access.c, fs/proc/base.c; ptrace(2) "Ptrace access mode
  * checking". */

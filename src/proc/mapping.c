@@ -51,10 +51,10 @@ static char *name_reserve(struct mw_mapping_list *list, size_t length)
 
 static const char *name_store(struct mw_mapping_list *list, const char *name, size_t length)
 {
+    /* A text may hold a zero byte anywhere: the name ends there. */
+    length = strnlen(name, length < MW_LIMIT_NAME_BYTES ? length : MW_LIMIT_NAME_BYTES);
     if (length == 0)
         return "";
-    if (length > MW_LIMIT_NAME_BYTES)
-        length = MW_LIMIT_NAME_BYTES;
     if (list->count > 0) {
         const char *last = list->items[list->count - 1].name;
         if (strncmp(last, name, length) == 0 && last[length] == '\0')

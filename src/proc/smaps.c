@@ -186,6 +186,7 @@ struct smaps_parser {
     struct span name; /* of current */
     bool has_current;
     bool last_is_bad;  /* the last line was not understood */
+    bool is_cut;       /* the text ends within current */
     size_t next_field; /* where the search for a name starts */
     size_t line_number;
     uint32_t known_first; /* counters of the first mapping: what a whole one has */
@@ -209,7 +210,10 @@ static enum mw_status flush_current(struct smaps_parser *parser)
     struct mw_mapping *map = &parser->current;
     if (list->count == 0)
         parser->known_first = map->known;
-    else if (map->start < list->items[list->count - 1].end) {
+    else if (parser->known_first & ~map->known && !parser->is_cut)
+        mw_finding_add(parser->findings, "smaps-incomplete", map->start, map->end - map->start,
+                       "a mapping lacks counters that others have");
+    if (list->count > 0 && map->start < list->items[list->count - 1].end) {
         mw_addr floor = list->items[list->count - 1].end;
         mw_finding_add(parser->findings, "smaps-order", map->start, map->end - map->start,
                        "a mapping overlaps the one before it or is out of order");
@@ -265,12 +269,28 @@ static bool parse_kilobytes(struct span *line, uint64_t *bytes_out)
     return line->at == line->end;
 }
 
+/* "Pss_Device:  0 kB", "THPcount: 3": a counter of a kernel that is newer than this file. */
+static bool is_unknown_counter(struct span line)
+{
+    const char *first = line.at;
+    while (line.at < line.end && *line.at != ':' && !is_blank(*line.at))
+        line.at++;
+    uint64_t value;
+    if (line.at == first || *first < 'A' || *first > 'Z' || !take_char(&line, ':'))
+        return false;
+    skip_blanks(&line);
+    if (!take_decimal(&line, &value))
+        return false;
+    skip_blanks(&line);
+    return line.at == line.end || (line.end - line.at == 2 && memcmp(line.at, "kB", 2) == 0);
+}
+
 static bool parse_field(struct smaps_parser *parser, struct span *line)
 {
     struct mw_mapping *map = &parser->current;
     size_t index = take_field_name(parser, line);
     if (index == FIELD_COUNT)
-        return false;
+        return is_unknown_counter(*line);
     const struct smaps_field *field = &fields[index];
     if (field->field == FIELD_VM_FLAGS) {
         parse_vm_flags(line, map);
@@ -342,7 +362,8 @@ static void check_truncation(struct smaps_parser *parser, const char *text, size
         return;
     bool cut = parser->last_is_bad && text[length - 1] != '\n';
     uint32_t whole = parser->list->count ? parser->known_first : parser->current.known;
-    if (cut || (whole & ~parser->current.known))
+    parser->is_cut = cut || (whole & ~parser->current.known);
+    if (parser->is_cut)
         mw_finding_add(parser->findings, "smaps-truncated", parser->current.start,
                        parser->current.end - parser->current.start,
                        "the text ends in the middle of a mapping");

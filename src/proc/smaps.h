@@ -7,7 +7,9 @@
 
 /* Parse a text of any kernel since 2.6.14, 32 or 64 bit, also with CRLF, leading blanks and an
  * smaps_rollup's single header. Lines that are not understood are counted as findings
- * ("smaps-line"), a text cut in the middle too ("smaps-truncated"). MW_INVALID when not a single
+ * ("smaps-line"), so are mappings that lack counters which the first one has ("smaps-incomplete"),
+ * overlaps, which are cut ("smaps-order"), and a text that ends within a mapping
+ * ("smaps-truncated"). Counters of newer kernels are passed over. MW_INVALID when not a single
  * mapping was found, MW_LIMIT, MW_NOMEM. Linear; one pass. */
 enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping_list *list_out,
                               struct mw_findings *findings, struct mw_error *err) MW_MUST_CHECK;

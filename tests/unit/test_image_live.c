@@ -26,7 +26,7 @@
 
 #include <cmocka.h>
 
-enum { PAGE = 4096, PAGES = 1009, MADVISE_GUARD_INSTALL = 102, HUGE = 2 << 20 };
+enum { PAGE = 4096, PAGES = 4003, MADVISE_GUARD_INSTALL = 102, HUGE = 2 << 20 };
 
 /* What the child has done, for the test to check against. */
 struct truth {
@@ -536,6 +536,86 @@ static void test_out_of_memory(void **state)
     assert_true(failures > 5);
 }
 
+/* -- holding still --------------------------------------------------------------------------- */
+
+enum { THREADS = 5 };
+
+struct counters {
+    volatile uint64_t ticks[THREADS];
+};
+
+static void *thread_counts(void *counter)
+{
+    pthread_setname_np(pthread_self(), "counting");
+    for (volatile uint64_t *ticks = counter;; usleep(1))
+        for (int i = 0; i < 1000; i++)
+            ++*ticks;
+    return NULL;
+}
+
+static void prepare_threads(void *report)
+{
+    struct counters *counters = report;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, thread_counts, (void *)&counters->ticks[i]);
+    }
+    while (counters->ticks[THREADS - 1] == 0)
+        usleep(100);
+}
+
+static void test_stop_and_resume(void **state)
+{
+    (void)state;
+    struct child busy;
+    struct counters *counters = child_start(&busy, prepare_threads, sizeof *counters), before;
+    struct mw_context context;
+    mw_context_init(&context);
+    struct mw_image moving;
+    struct mw_error err = {0};
+    const struct mw_image_open_options options = {.need_read = true};
+    assert_int_equal(mw_image_open_live(busy.pid, &options, &context, &moving, NULL), MW_OK);
+    for (int round = 0; round < 3; round++) {
+        enum mw_status status = mw_image_stop(&moving, &err);
+        if (status == MW_PERM) {
+            mw_image_close(&moving);
+            child_stop(&busy, counters, sizeof *counters);
+            skip(); /* ptrace is not permitted here */
+        }
+        assert_int_equal(status, MW_OK);
+        before = *counters;
+        usleep(20000);
+        assert_memory_equal((const void *)&before, (const void *)counters, sizeof before);
+        assert_int_equal(moving.thread_count, THREADS + 1);
+        assert_true(moving.can & MW_CAN_REGISTERS);
+        size_t counting = 0;
+        for (size_t i = 0; i < moving.thread_count; i++) {
+            const struct mw_thread *thread = &moving.threads[i];
+            assert_true(thread->has_registers && thread->tid >= busy.pid);
+            assert_non_null(mw_image_region(&moving, thread->sp));
+            assert_true(mw_image_region(&moving, thread->pc)->perms & MW_PERM_EXEC);
+            counting += strcmp(thread->name, "counting") == 0;
+        }
+        assert_int_equal(counting, THREADS); /* in every round, though read in the first */
+        mw_image_resume(&moving);
+        assert_false(moving.can & MW_CAN_REGISTERS);
+        assert_int_equal(moving.thread_count, THREADS + 1); /* where they were */
+        usleep(50000);
+        for (int i = 0; i < THREADS; i++)
+            assert_true(counters->ticks[i] > before.ticks[i]);
+    }
+    assert_true(moving.pauses.count == 3);
+    assert_true(moving.pauses.total_ns >= 60u * 1000 * 1000);
+    assert_true(moving.pauses.longest_ns >= 20u * 1000 * 1000);
+    assert_true(moving.pauses.longest_ns <= moving.pauses.total_ns);
+    assert_int_equal(mw_image_stop(&moving, &err), MW_OK);
+    mw_image_close(&moving); /* lets go */
+    before = *counters;
+    usleep(50000);
+    assert_true(counters->ticks[0] > before.ticks[0]);
+    child_stop(&busy, counters, sizeof *counters);
+}
+
 /* An idle process opens within milliseconds; wide, because the machine may be busy. */
 static void test_time(void **state)
 {
@@ -573,6 +653,7 @@ int main(void)
         WITH_CHILD(test_contents_were_not_asked_for),
         cmocka_unit_test(test_sysroot_without_smaps),
         WITH_CHILD(test_out_of_memory),
+        cmocka_unit_test(test_stop_and_resume),
         WITH_CHILD(test_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

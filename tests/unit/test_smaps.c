@@ -306,7 +306,6 @@ static void test_lines_that_make_no_sense(void **state)
         "Rss: 18014398509481984 kB\n", /* 2^54 KiB overflow */
         "Rss: 99999999999999999999999 kB\n",
         "Rss 4 kB\n",
-        "RssX: 4 kB\n",
         "Rss: 4 kB more\n",
         "nonsense\n",
         "ffff-eeee rw-p 00000000 00:00 0\n",
@@ -330,6 +329,23 @@ static void test_lines_that_make_no_sense(void **state)
         assert_true(mw_mapping_counter(&parsed.list.items[0], MW_COUNTER_PSS) == kib(4));
         release(&parsed);
     }
+}
+
+/* A kernel of next year, and a counter whose name was damaged: nothing is guessed. */
+static void test_unknown_counters(void **state)
+{
+    (void)state;
+    struct parsed parsed = parse_text("1000-2000 rw-p 00000000 00:00 0 \nRss: 4 kB\nNew_One: 7 kB\n"
+                                      "NewCount: 7\n3000-4000 rw-p 00000000 00:00 0 \nRsx: 4 kB\n"
+                                      "5000-6000 rw-p 00000000 00:00 0 \nRss: 8 kB\n");
+    assert_int_equal(parsed.status, MW_OK);
+    assert_int_equal(parsed.list.count, 3);
+    assert_int_equal(parsed.findings.count, 1);
+    const struct mw_finding *finding = mw_finding_find(&parsed.findings, "smaps-incomplete");
+    assert_non_null(finding);
+    assert_true(finding->count == 1 && finding->first_address == 0x3000);
+    assert_false(mw_mapping_knows(&parsed.list.items[1], MW_COUNTER_RSS));
+    release(&parsed);
 }
 
 /* Two steps of a read while mappings merged: bytes must not be counted twice. */
@@ -410,6 +426,20 @@ static void test_cut_anywhere(void **state)
     }
     assert_true(told > length / 3);
     release(&whole);
+}
+
+/* A zero byte ends a name; found by the fuzzer as a read beyond the name before it. */
+static void test_zero_byte_in_a_name(void **state)
+{
+    (void)state;
+    static const char text[] = "1000-2000 rw-p 00000000 00:00 0 \n"
+                               "2000-3000 rw-p 00000000 00:00 0 \0\0\0\0\0\0\0\0xyz\n"
+                               "3000-4000 rw-p 00000000 00:00 0 ab\0cd\n";
+    struct parsed parsed = parse(text, sizeof text - 1);
+    assert_int_equal(parsed.list.count, 3);
+    assert_string_equal(parsed.list.items[1].name, "");
+    assert_string_equal(parsed.list.items[2].name, "ab");
+    release(&parsed);
 }
 
 static void test_out_of_memory(void **state)
@@ -504,10 +534,12 @@ int main(void)
         cmocka_unit_test(test_pasted_text),
         cmocka_unit_test(test_rollup),
         cmocka_unit_test(test_lines_that_make_no_sense),
+        cmocka_unit_test(test_unknown_counters),
         cmocka_unit_test(test_overlap_is_cut),
         cmocka_unit_test(test_nothing_found),
         cmocka_unit_test(test_recognize),
         cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_zero_byte_in_a_name),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_own_smaps),

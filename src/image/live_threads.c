@@ -1,0 +1,86 @@
+/* image/live_threads.c: holding a live process still, and its threads as they were then.
+ *
+ * The stop itself is live_freeze.c. Here: its threads become the image's, and stay there after the
+ * target runs again, because where stacks are does not move. How long a stop may last is the
+ * business of those who read (context->pause_ns_max); only when something holds memwhy itself up,
+ * the freeze lets go after PATIENCE times as long, and what was read then may be torn: a finding.
+ */
+#include "image/live.h"
+
+#include "base/alloc.h"
+#include "base/context.h"
+#include "image/live_freeze.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { PATIENCE = 10 };
+
+/* Names do not change in a moment: they are read once and kept by thread. */
+static void take_over_names(const struct mw_image *image, struct mw_thread *threads, size_t count)
+{
+    size_t old = 0;
+    for (size_t i = 0; i < count; i++) {
+        while (old < image->thread_count && image->threads[old].tid < threads[i].tid)
+            old++;
+        if (threads[i].name[0] == '\0' && old < image->thread_count &&
+            image->threads[old].tid == threads[i].tid)
+            memcpy(threads[i].name, image->threads[old].name, sizeof threads[i].name);
+    }
+}
+
+/* Copy the threads of a freeze into the image; the old ones go. */
+static enum mw_status keep_threads(struct mw_image *image, const struct mw_live_freeze *freeze,
+                                   struct mw_error *err)
+{
+    struct mw_thread *threads = mw_calloc(freeze->thread_count, sizeof *threads);
+    if (!threads)
+        return mw_fail(err, MW_NOMEM, "out of memory for %zu threads", freeze->thread_count);
+    if (freeze->thread_count > 0)
+        memcpy(threads, freeze->threads, freeze->thread_count * sizeof *threads);
+    take_over_names(image, threads, freeze->thread_count);
+    free(image->threads);
+    image->threads = threads;
+    image->thread_count = freeze->thread_count;
+    return MW_OK;
+}
+
+enum mw_status mw_live_stop(struct mw_image *image, struct mw_error *err)
+{
+    struct mw_live *live = mw_live_of(image);
+    assert(!live->freeze);
+    if (!live->pid_is_ours)
+        return mw_fail(err, MW_UNSUPPORTED,
+                       "cannot stop process %d: this /proc is of another pid namespace", live->pid);
+    uint64_t pause_ns_max = live->context ? live->context->pause_ns_max : 0;
+    const struct mw_live_freeze_options options = {
+        .hold_ns = pause_ns_max < UINT64_MAX / PATIENCE ? pause_ns_max * PATIENCE : 0,
+        .names = image->thread_count == 0,
+    };
+    struct mw_live_freeze *freeze;
+    enum mw_status status = mw_live_freeze_begin(live->pid, &options, &freeze, err);
+    if (status != MW_OK)
+        return status;
+    status = keep_threads(image, freeze, err);
+    if (status != MW_OK) {
+        mw_live_freeze_end(freeze, NULL);
+        return status;
+    }
+    live->freeze = freeze;
+    image->can |= MW_CAN_REGISTERS;
+    return MW_OK;
+}
+
+uint64_t mw_live_resume(struct mw_image *image)
+{
+    struct mw_live *live = mw_live_of(image);
+    struct mw_live_freeze_end end = {0};
+    assert(live->freeze);
+    mw_live_freeze_end(live->freeze, &end);
+    live->freeze = NULL;
+    image->can &= ~(unsigned)MW_CAN_REGISTERS;
+    if (end.expired)
+        mw_finding_add(&image->findings, "pause-expired", 0, 0,
+                       "the target was let go before everything was read: figures may be torn");
+    return end.pause_ns;
+}
