@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/io.h"
 #include "symbol/dynsym.h"
 
 #include <ctype.h>
@@ -120,12 +121,24 @@ static size_t match_gperftools(const char *at, size_t left)
     return length > 0 ? word + length : 0;
 }
 
+/* Constants from the file behind them, or from those pages that are in memory: reading others would
+ * map them in the target. */
+static size_t constants_read(struct mw_image *image, int fd, const struct mw_mapping *map,
+                             mw_addr at, char *bytes, size_t room)
+{
+    if (fd < 0)
+        return mw_image_read_present(image, at, bytes, room);
+    ssize_t got = mw_io_pread_full(fd, bytes, room, map->offset + (at - map->start));
+    return got > 0 ? (size_t)got : 0;
+}
+
 /* Search the constants of a module (its mappings that are readable and not writable). */
 static void version_from_constants(struct mw_image *image, const struct mw_mapping *module,
                                    version_match *match, size_t skip, char version[32])
 {
     enum { STEP = 256 << 10, SEARCH_MAX = 16 << 20 };
     MW_FREE char *bytes = mw_calloc(STEP, 1);
+    MW_CLOSE int fd = mw_image_open_file(image, module);
     size_t searched = 0;
     for (size_t i = 0; bytes && i < image->regions.count; i++) {
         const struct mw_mapping *map = &image->regions.items[i];
@@ -134,7 +147,7 @@ static void version_from_constants(struct mw_image *image, const struct mw_mappi
             continue;
         for (mw_addr at = map->start; at < map->end && searched < SEARCH_MAX; at += STEP - 128) {
             size_t room = map->end - at < STEP ? (size_t)(map->end - at) : STEP;
-            size_t got = mw_image_read_some(image, at, bytes, room);
+            size_t got = constants_read(image, fd, map, at, bytes, room);
             searched += got;
             for (size_t k = 0; k < got; k++) {
                 size_t length =
@@ -248,7 +261,8 @@ static bool has_meta_area(struct mw_image *image)
         if (!is_plain(map) || (map->name[0] != '\0' && strcmp(map->name, "[heap]") != 0))
             continue;
         for (size_t page = 0; page < PAGES_MAX && page * 4096 < mw_mapping_size(map); page++)
-            if (mw_image_read_u64(image, map->start + page * 4096, &word) == MW_OK &&
+            if (mw_image_read_present(image, map->start + page * 4096, &word, sizeof word) ==
+                    sizeof word &&
                 word == random[1])
                 return true;
     }
