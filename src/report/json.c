@@ -59,6 +59,7 @@ static void json_char(struct mw_json *json, char c)
 static void json_break(struct mw_json *json, bool first)
 {
     static const char indent[] = "\n    ";
+    _Static_assert(sizeof indent > 1 + 2 * LINES_DEPTH, "room for the deepest indent");
     if (json->depth <= LINES_DEPTH)
         json_raw(json, indent, 1 + 2 * json->depth);
     else if (!first)
@@ -202,11 +203,22 @@ void mw_json_put_bool(struct mw_json *json, bool value)
     json_put_literal(json, value ? "true" : "false");
 }
 
+/* The digits of value before end; returns where they begin. snprintf() costs several times this,
+ * and a list of blocks is mostly numbers. */
+static char *digits_before(char *end, uint64_t value, unsigned base)
+{
+    do
+        *--end = "0123456789abcdef"[value % base];
+    while (value /= base);
+    return end;
+}
+
 void mw_json_put_u64(struct mw_json *json, uint64_t value)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, value);
-    json_put_literal(json, text);
+    char text[24], *end = text + sizeof text;
+    char *start = digits_before(end, value, 10);
+    json_value_begin(json);
+    json_raw(json, start, (size_t)(end - start));
 }
 
 void mw_json_put_i64(struct mw_json *json, int64_t value)
@@ -247,9 +259,14 @@ void mw_json_put_double(struct mw_json *json, double value)
 
 void mw_json_put_address(struct mw_json *json, mw_addr address)
 {
-    char text[24];
-    snprintf(text, sizeof text, "\"0x%" PRIx64 "\"", address);
-    json_put_literal(json, text);
+    char text[24], *end = text + sizeof text;
+    *--end = '"';
+    char *start = digits_before(end, address, 16);
+    *--start = 'x';
+    *--start = '0';
+    *--start = '"';
+    json_value_begin(json);
+    json_raw(json, start, (size_t)(end + 1 - start));
 }
 
 void mw_json_put_bytes(struct mw_json *json, const void *bytes, size_t length)
