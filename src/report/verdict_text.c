@@ -259,6 +259,26 @@ static bool is_shown(const struct mw_verdict *verdict, bool all)
     return !verdict->part_of && !is_unknown(verdict) && (all || !verdict->minor);
 }
 
+/* The inside of an allocator that was not read is no verdict, and no small thing either. */
+static bool put_unread(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    enum { WORTH_PERCENT = 5 };
+    uint64_t unsplit = analysis->account.rows[MW_CATEGORY_MALLOC_UNSPLIT].rss_bytes;
+    const struct mw_verdict *unknown = mw_verdict_find(&analysis->verdicts, "unknown");
+    char figure[32], head[64];
+    if (!analysis->account.has_rss || !unknown || unknown->evidence_count == 0 ||
+        unsplit < analysis->account.rss_bytes / 100 * WORTH_PERCENT || unsplit == 0)
+        return false;
+    snprintf(head, sizeof head, "UNREAD %s %s", mw_unit_format(figure, text->unit, unsplit),
+             text->unit.name);
+    mw_text_put(text, MW_STYLE_BOLD, head);
+    mw_text_pad(text, text->column + 2);
+    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN,
+                 unknown->evidence[0].text);
+    mw_text_newline(text);
+    return true;
+}
+
 void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis,
                         const struct mw_report_text_options *options)
 {
@@ -285,6 +305,7 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
         put_beside(text, verdicts, &none, &beside);
         had_short = true;
     }
+    had_short |= put_unread(text, analysis);
     if (had_short)
         mw_text_newline(text);
 }
