@@ -11,7 +11,7 @@ set -eu
 
 packages_of() {
     case $1 in
-    build) echo meson ninja-build gcc libc6-dev pkg-config libzstd-dev ;;
+    build) echo meson ninja-build gcc libc6-dev pkg-config libzstd-dev libjansson-dev ;;
     demo) packages_of build ;;
     static) packages_of build ;;
     lint) packages_of build && echo python3 ;;

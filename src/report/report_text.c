@@ -117,8 +117,10 @@ static void put_software(struct mw_text *text, const struct mw_analysis *analysi
     char piece[128];
     for (size_t i = 0; i < analysis->runtime_count; i++) {
         const struct mw_runtime *runtime = &analysis->runtimes[i];
-        snprintf(piece, sizeof piece, "%s%s%s", runtime_label(runtime->kind),
-                 runtime->version[0] ? " " : "", runtime->version);
+        /* "17.0.15+6-Debian-1deb12u1": the build's name is in the JSON */
+        snprintf(piece, sizeof piece, "%s%s%.*s", runtime_label(runtime->kind),
+                 runtime->version[0] ? " " : "", (int)strcspn(runtime->version, "+"),
+                 runtime->version);
         put_piece(text, HEADER_GAP, piece);
     }
     for (size_t i = 0; i < analysis->allocator_count; i++) {

@@ -5,6 +5,7 @@ import pty
 import select
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MEMWHY = os.environ.get("MEMWHY") or os.path.join(ROOT, "build", "memwhy")
@@ -72,7 +73,16 @@ class Sleeper:
                                       stdout=subprocess.PIPE)
         assert self.child.stdout.readline() == b"ready\n"
         self.pid = self.child.pid
+        self.wait_until_asleep()
         return self
+
+    def wait_until_asleep(self):
+        """It has said that it is ready and reads: nothing of it moves while it is looked at."""
+        for _ in range(1000):
+            with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "S":
+                    return
+            time.sleep(0.002)
 
     def __exit__(self, *_):
         self.child.stdin.close()
