@@ -7,9 +7,9 @@
 #include "heap/walker.h"
 
 enum {
-    MW_SAMPLE_SIZES = 4096,      /* chunk sizes below 64 KiB, by 16 */
-    MW_SAMPLE_BLOCKS = 32,       /* of each size */
-    MW_SAMPLE_FREQUENT = 1000,   /* blocks of a size before its sampling begins */
+    MW_SAMPLE_SIZES = 4096,    /* chunk sizes below 64 KiB, by 16 */
+    MW_SAMPLE_BLOCKS = 32,     /* of each size */
+    MW_SAMPLE_FREQUENT = 1000, /* blocks of a size before its sampling begins */
 };
 
 struct mw_sample_row {
@@ -33,7 +33,7 @@ void mw_block_samples_clear(struct mw_block_samples *samples);
 /* The visitor that fills it. Valid as long as samples is. */
 struct mw_heap_visitor mw_block_samples_visitor(struct mw_block_samples *samples);
 
-/* The sample of one chunk size, NULL when it was too rare. *count_out: how many chunks are valid. */
+/* The sample of one chunk size, NULL when it was too rare; *count_out chunks of it are valid. */
 const mw_addr *mw_block_samples_of(const struct mw_block_samples *samples, uint64_t size_bytes,
                                    size_t *count_out);
 

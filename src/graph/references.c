@@ -112,8 +112,7 @@ enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunk
         return mw_fail(err, MW_NOMEM, "out of memory searching for references");
     struct search search;
     search_init(&search, chunks, count, size_bytes);
-    struct mw_references result = {
-        .size_bytes = size_bytes, .sampled = count, .is_complete = true};
+    struct mw_references result = {.size_bytes = size_bytes, .sampled = count, .is_complete = true};
     for (size_t i = 0; i < image->regions.count; i++) {
         const struct mw_mapping *map = &image->regions.items[i];
         if (!region_holds_pointers(map))

@@ -66,9 +66,9 @@ static void sampled_options_init(struct sampled_options *sampled,
 
 /* One walk under one stop. */
 static enum mw_status walk_once(struct mw_analysis *analysis, const struct mw_heap_walker *walker,
-                                const struct sampled_options *options,
-                                struct mw_context *context, struct mw_allocator *allocator,
-                                struct mw_findings *findings, struct mw_error *err)
+                                const struct sampled_options *options, struct mw_context *context,
+                                struct mw_allocator *allocator, struct mw_findings *findings,
+                                struct mw_error *err)
 {
     enum mw_status status = mw_image_stop(&analysis->image, err);
     if (status != MW_OK)
@@ -129,8 +129,8 @@ static enum mw_status walk_until_sound(struct mw_analysis *analysis,
 
 /* Probe every known allocator; walk those that can be walked. */
 static enum mw_status heaps_read(struct mw_analysis *analysis,
-                                 const struct sampled_options *options,
-                                 struct mw_context *context, struct mw_error *err)
+                                 const struct sampled_options *options, struct mw_context *context,
+                                 struct mw_error *err)
 {
     for (size_t i = 0; mw_heap_walkers[i]; i++) {
         const struct mw_heap_walker *walker = mw_heap_walkers[i];

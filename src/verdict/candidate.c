@@ -127,8 +127,9 @@ static void lost_candidate(struct mw_scope *scope, const struct size_group *grou
     mw_verdict_rule_out(scope, verdict, "unbounded-growth",
                         "a container that grows would point to its blocks");
     struct mw_remedy *remedy =
-        mw_remedy_add(scope, verdict, "find who allocates blocks of %s, free them or stop the "
-                                      "trigger",
+        mw_remedy_add(scope, verdict,
+                      "find who allocates blocks of %s, free them or stop the "
+                      "trigger",
                       MW_SIZE(mw_less(group->size_bytes, 8)));
     remedy->has_gain = true;
     remedy->gain_low_bytes = 0;
@@ -207,12 +208,12 @@ static void growth_candidate(struct mw_scope *scope, const struct size_group *gr
 {
     const struct mw_references *references = scope->evidence->references;
     uint64_t bytes = mw_least(group->bytes, whole->bytes);
-    struct mw_verdict *verdict = mw_verdict_add(scope, "unbounded-growth", MW_CLASS_NEEDED,
-                                                MW_BASIS_POSSIBLE, bytes);
+    struct mw_verdict *verdict =
+        mw_verdict_add(scope, "unbounded-growth", MW_CLASS_NEEDED, MW_BASIS_POSSIBLE, bytes);
     verdict->part_of = whole->id;
     mw_text_set(scope, &verdict->summary,
-                "candidate: %s blocks of %s (%s with header) hold %s and are pointed to: a cache or "
-                "table that is needed, or one without a bound; only a second look can tell",
+                "candidate: %s blocks of %s (%s with header) hold %s and are pointed to: a cache "
+                "or table that is needed, or one without a bound; only a second look can tell",
                 MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
                 MW_SIZE(group->size_bytes), MW_BYTES(group->bytes));
     mw_verdict_figure(scope, verdict, "search for references", references->referenced,

@@ -200,7 +200,7 @@ static bool page_goes(const struct heap_builder *heap, mw_addr start, mw_addr en
     return page >= kept && page < end;
 }
 
-/* Mark every resident page that malloc_trim(0) releases: the walk's ranges must be exactly these. */
+/* Mark every resident page that malloc_trim(0) releases: the walk must name exactly these. */
 static const char *trims_differ(struct heap_builder *heap, struct mw_image *image,
                                 const struct heap_walked *walked)
 {
