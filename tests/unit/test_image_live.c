@@ -442,28 +442,6 @@ static void test_first_thread_has_exited(void **state)
     close(ready[1]);
 }
 
-/* As another user: no access, but a useful answer. Needs root to become another user. */
-static void test_without_the_right(void **state)
-{
-    (void)state;
-    if (geteuid() != 0)
-        skip();
-    pid_t pid = fork();
-    if (pid == 0) {
-        struct mw_image none;
-        struct mw_error err = {0};
-        const struct mw_image_open_options options = {.need_read = true};
-        if (setgid(65534) != 0 || setuid(65534) != 0)
-            _exit(9);
-        enum mw_status status = mw_image_open_live(child.pid, &options, NULL, &none, &err);
-        bool is_good = status == MW_PERM && strstr(err.text, "RSS") && strstr(err.hint, "sudo");
-        _exit(is_good ? 0 : 1);
-    }
-    int result;
-    waitpid(pid, &result, 0);
-    assert_true(WIFEXITED(result) && WEXITSTATUS(result) == 0);
-}
-
 /* Without need_read nothing of the contents can be had, and it says why. */
 static void test_contents_were_not_asked_for(void **state)
 {
@@ -649,7 +627,6 @@ int main(void)
         cmocka_unit_test(test_no_such_process),
         cmocka_unit_test(test_kernel_thread),
         cmocka_unit_test(test_first_thread_has_exited),
-        WITH_CHILD(test_without_the_right),
         WITH_CHILD(test_contents_were_not_asked_for),
         cmocka_unit_test(test_sysroot_without_smaps),
         WITH_CHILD(test_out_of_memory),
