@@ -15,19 +15,18 @@ static enum mw_status emit(struct mw_cli *cli, const struct mw_analysis *analysi
     return mw_report_trim_text(analysis, trim, &options, cli->out, err);
 }
 
-/* No prediction leaves the question open, also where nothing forbade it; so does a refusal. */
+/* No prediction leaves the question open, and so does a refusal. The screen says why; what is
+ * printed for programs may not be looked at by people, so standard error says it, too. */
 static enum mw_exit conclude(struct mw_cli *cli, const struct mw_analysis *analysis,
                              const struct mw_trim *trim, enum mw_status emitted,
                              const struct mw_error *err)
 {
     enum mw_exit exit_code = mw_cli_conclude(cli, analysis, emitted, err);
-    if (exit_code == MW_EXIT_FINE && trim->refused.code != MW_OK) {
+    if (exit_code != MW_EXIT_FINE || trim->refused.code == MW_OK)
+        return exit_code;
+    if (!cli->out_is_terminal)
         (void)mw_cli_fail(cli, &trim->refused);
-        exit_code = MW_EXIT_PARTIAL;
-    }
-    if (exit_code == MW_EXIT_FINE && trim->predicted_bytes == MW_UNKNOWN)
-        exit_code = MW_EXIT_PARTIAL;
-    return exit_code;
+    return MW_EXIT_PARTIAL;
 }
 
 static enum mw_exit print_pages(struct mw_cli *cli)
@@ -58,11 +57,12 @@ static enum mw_exit print_pages(struct mw_cli *cli)
 static void apply(struct mw_cli *cli, struct mw_analysis *analysis, struct mw_trim *trim)
 {
     struct mw_error refused;
-    mw_cli_say(cli,
-               "running malloc_trim(0) in process %d: one of its threads is borrowed, arena locks "
-               "are held meanwhile",
-               analysis->image.process.pid);
-    if (mw_trim_apply(analysis, trim, &refused) != MW_OK && refused.hint[0] == '\0')
+    if (analysis->image.kind == MW_IMAGE_LIVE && trim->predicted_bytes != MW_UNKNOWN)
+        mw_cli_say(cli,
+                   "running malloc_trim(0) in process %d: one of its threads is borrowed, arena "
+                   "locks are held meanwhile",
+                   analysis->image.process.pid);
+    if (mw_trim_apply(analysis, trim, &refused) == MW_LIMIT && refused.hint[0] == '\0')
         mw_error_hint(&trim->refused, "memwhy trim %.60s --apply, at another moment",
                       cli->targets[0]);
 }

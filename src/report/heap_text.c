@@ -285,10 +285,14 @@ static void put_allocator(struct mw_text *text, const struct mw_analysis *analys
         mw_text_newline(text);
         return;
     }
-    mw_text_printf(text, MW_STYLE_PLAIN, "  %zu arena%s of at most %llu, %llu heaps, in %s",
-                   allocator->arena_count, allocator->arena_count == 1 ? "" : "s",
-                   (unsigned long long)allocator->arena_limit,
-                   (unsigned long long)allocator->heap_count, text->unit.name);
+    mw_text_printf(text, MW_STYLE_PLAIN, "  %zu arena%s", allocator->arena_count,
+                   allocator->arena_count == 1 ? "" : "s");
+    if (allocator->arena_limit != MW_UNKNOWN)
+        mw_text_printf(text, MW_STYLE_PLAIN, " of at most %llu",
+                       (unsigned long long)allocator->arena_limit);
+    mw_text_printf(text, MW_STYLE_PLAIN, ", %llu heap%s, in %s",
+                   (unsigned long long)allocator->heap_count, allocator->heap_count == 1 ? "" : "s",
+                   text->unit.name);
     mw_text_put(text, MW_STYLE_PLAIN,
                 allocator->reconciled ? "  [all sums equal its own counters]"
                                       : "  [some sums differ from its own counters: see findings]");

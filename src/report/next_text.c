@@ -103,7 +103,7 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
         snprintf(command, sizeof command, "memwhy maps %.60s --unknown", target);
         put_next(&lines, command, "the mappings that nobody owns");
     }
-    if (has_remedy_with_gain(&analysis->verdicts)) {
+    if (analysis->image.kind == MW_IMAGE_LIVE && has_remedy_with_gain(&analysis->verdicts)) {
         snprintf(command, sizeof command, "memwhy %.60s --json >before.json", target);
         put_next(&lines, command, "and after a change: memwhy verify before.json NEW_PID");
     }

@@ -120,14 +120,18 @@ static void md_parameters(struct mw_text *text, const struct mw_allocator *alloc
              (unsigned long long)p->top_pad, (unsigned long long)p->arena_max,
              p->no_dyn_threshold ? "off" : "on", (unsigned long long)p->tcache_count);
     put_fact(text, "malloc parameters in force", value);
-    snprintf(
-        value, sizeof value,
-        "%zu arenas of at most %llu; in use %llu bytes in %llu blocks (%llu mmapped); free "
-        "%llu bytes (tops %llu, tcache %llu)",
-        allocator->arena_count, (unsigned long long)allocator->arena_limit,
-        (unsigned long long)allocator->in_use_bytes, (unsigned long long)allocator->in_use_count,
-        (unsigned long long)allocator->mmapped_count, (unsigned long long)allocator->free_bytes,
-        (unsigned long long)allocator->top_bytes, (unsigned long long)allocator->tcache_bytes);
+    char limit[48] = "";
+    if (allocator->arena_limit != MW_UNKNOWN)
+        snprintf(limit, sizeof limit, " of at most %llu",
+                 (unsigned long long)allocator->arena_limit);
+    snprintf(value, sizeof value,
+             "%zu arenas%s; in use %llu bytes in %llu blocks (%llu mmapped); free "
+             "%llu bytes (tops %llu, tcache %llu)",
+             allocator->arena_count, limit, (unsigned long long)allocator->in_use_bytes,
+             (unsigned long long)allocator->in_use_count,
+             (unsigned long long)allocator->mmapped_count,
+             (unsigned long long)allocator->free_bytes, (unsigned long long)allocator->top_bytes,
+             (unsigned long long)allocator->tcache_bytes);
     put_fact(text, allocator->kind, value);
 }
 

@@ -171,10 +171,7 @@ enum mw_status mw_report_trim_text(const struct mw_analysis *analysis, const str
     mw_text_newline(&text);
     mw_screen_partial(&text, analysis);
     if (trim->predicted_bytes == MW_UNKNOWN) {
-        mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN,
-                     analysis->heap_was_read
-                         ? "no prediction: which pages are resident is not known here"
-                         : "no prediction: no heap of glibc was read");
+        mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN, trim->refused.text);
         mw_text_newline(&text);
         return mw_text_finish(&text, err);
     }

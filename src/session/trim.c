@@ -22,6 +22,11 @@ void mw_trim_predict(const struct mw_analysis *analysis, struct mw_trim *trim_ou
             trim_out->predicted_bytes = 0;
         trim_out->predicted_bytes += allocator->trimmable_bytes;
     }
+    if (trim_out->predicted_bytes == MW_UNKNOWN)
+        (void)mw_fail(&trim_out->refused, MW_UNSUPPORTED,
+                      analysis->heap_was_read
+                          ? "no prediction: which pages are resident is not known here"
+                          : "no prediction: no heap of glibc was read");
 }
 
 static void range_take(void *user, mw_addr start, mw_addr end)

@@ -9,7 +9,7 @@ struct mw_trim {
     bool applied;
     uint64_t anon_before_bytes, anon_after_bytes; /* sums of Anonymous, MW_UNKNOWN not read */
     double call_seconds;                          /* how long it ran, < 0 not run */
-    struct mw_error refused;                      /* why --apply was not done; code MW_OK: it was */
+    struct mw_error refused; /* why there is no prediction or it was not run; MW_OK: neither */
 };
 
 /* The prediction of an analysis that read the heap. */
