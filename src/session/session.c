@@ -73,8 +73,14 @@ static enum mw_status walk_once(struct mw_analysis *analysis, const struct mw_he
     enum mw_status status = mw_image_stop(&analysis->image, err);
     if (status != MW_OK)
         return status;
+    const struct mw_findings *image_findings = &analysis->image.findings;
+    const struct mw_finding *expired = mw_finding_find(image_findings, "pause-expired");
+    uint64_t expired_before = expired ? expired->count : 0;
     status = walker->walk(&analysis->image, &options->heap, context, allocator, findings, err);
     mw_image_resume(&analysis->image);
+    expired = mw_finding_find(image_findings, "pause-expired");
+    if (expired && expired->count > expired_before)
+        allocator->reconciled = false; /* it ran on while it was read */
     return status;
 }
 
