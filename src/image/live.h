@@ -20,6 +20,8 @@ struct mw_live {
     bool scan_works, scan_knows_guards; /* PAGEMAP_SCAN */
     uint64_t zero_pfn;                  /* 0: frame numbers are hidden from us */
     struct mw_live_freeze *freeze;      /* while stopped */
+    int nice_before; /* our own priority, raised while the target is stopped */
+    bool is_urgent;
 };
 
 static inline struct mw_live *mw_live_of(struct mw_image *image)
