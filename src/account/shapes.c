@@ -14,17 +14,20 @@
 #define HEAP_MAX_64 ((uint64_t)64 << 20)
 #define HEAP_MAX_32 ((uint64_t)1 << 20)
 
-static bool heap_info_fits(struct mw_image *image, const struct mw_mapping *map)
+/* The end of the arena's heap in the mapping, by its header; 0 when it is no such header. */
+static mw_addr heap_end_by_header(struct mw_image *image, const struct mw_mapping *map)
 {
     uint64_t words[4];
-    if (mw_image_read_present(image, map->start, words, sizeof words) < sizeof words)
-        return false;
+    if (mw_image_read(image, map->start, words, sizeof words) != MW_OK)
+        return 0;
     uint64_t size = mw_mapping_size(map);
-    return words[0] % 8 == 0 && mw_image_region(image, words[0]) != NULL &&
-           (words[2] == size || words[3] == size) && words[2] <= words[3];
+    if (words[0] % 8 != 0 || !mw_image_region(image, words[0]) || words[2] == 0 ||
+        (words[2] != size && words[3] != size) || words[2] > words[3])
+        return 0;
+    return map->start + words[2];
 }
 
-static bool is_arena_heap(struct mw_claiming *claiming, size_t i, uint64_t heap_max)
+static bool has_arena_shape(const struct mw_claiming *claiming, size_t i, uint64_t heap_max)
 {
     const struct mw_mapping *map = &claiming->maps[i];
     uint64_t size = mw_mapping_size(map);
@@ -40,9 +43,24 @@ static bool is_arena_heap(struct mw_claiming *claiming, size_t i, uint64_t heap_
             !mw_mapping_is_barrier(rest))
             return false;
     }
-    if (claiming->image->can & MW_CAN_READ && heap_max == HEAP_MAX_64)
-        return heap_info_fits(claiming->image, map);
     return true;
+}
+
+/* The heap, and behind it what was accessible once and is not used: kept, but nobody's blocks. */
+static enum mw_status arena_claim(struct mw_claiming *claiming, size_t i, uint64_t heap_max)
+{
+    mw_addr end = claiming->maps[i].end;
+    if ((claiming->image->can & MW_CAN_READ) && heap_max == HEAP_MAX_64) {
+        end = heap_end_by_header(claiming->image, &claiming->maps[i]);
+        if (end == 0)
+            return MW_OK;
+    }
+    enum mw_status status = mw_claiming_take(claiming, i, end, MW_CATEGORY_MALLOC_UNSPLIT,
+                                             MW_CLAIM_GUESS, "glibc arena");
+    if (status != MW_OK)
+        return status;
+    return mw_claiming_take_rest(claiming, i, MW_CATEGORY_ANON_OTHER, MW_CLAIM_GUESS,
+                                 "glibc arena, unused");
 }
 
 /* A pasted smaps does not tell the machine, but a 64-bit process always has mappings above 4 GiB.
@@ -65,9 +83,8 @@ enum mw_status mw_claiming_shapes(struct mw_claiming *claiming)
         const struct mw_mapping *map = &claiming->maps[i];
         if (!mw_claiming_is_open(claiming, i))
             continue;
-        if (claiming->decided_to[i] == map->start && is_arena_heap(claiming, i, heap_max))
-            status = mw_claiming_take_rest(claiming, i, MW_CATEGORY_MALLOC_UNSPLIT, MW_CLAIM_GUESS,
-                                           "glibc arena");
+        if (claiming->decided_to[i] == map->start && has_arena_shape(claiming, i, heap_max))
+            status = arena_claim(claiming, i, heap_max);
         else if (mw_mapping_is_barrier(map) && mw_mapping_counter(map, MW_COUNTER_RSS) == 0)
             status = mw_claiming_take_rest(claiming, i, MW_CATEGORY_ANON_OTHER, MW_CLAIM_KERNEL,
                                            "reserved address space");
