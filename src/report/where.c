@@ -165,10 +165,22 @@ static void note_files(char note[48], const struct mw_analysis *analysis, struct
         note_bytes(note, unit, clean, "clean");
 }
 
+/* Threads as the process has them, or as many as there are stacks. */
+static void note_threads(char note[48], const struct mw_analysis *analysis)
+{
+    const struct mw_account_row *rows = analysis->account.rows;
+    uint64_t threads = analysis->image.process.thread_count;
+    char figure[32];
+    if (threads == MW_UNKNOWN)
+        threads = rows[MW_CATEGORY_STACK_THREADS].count + rows[MW_CATEGORY_STACK_MAIN].count;
+    if (threads > 0)
+        snprintf(note, 48, "%s thread%s", mw_count_format(figure, threads),
+                 threads == 1 ? "" : "s");
+}
+
 static void where_note(char note[48], enum where_group group, const struct mw_analysis *analysis,
                        struct mw_unit unit, uint64_t bytes)
 {
-    char figure[32];
     switch (group) {
     case WHERE_IN_USE:
         note_leaked(note, &analysis->verdicts, unit);
@@ -184,10 +196,7 @@ static void where_note(char note[48], enum where_group group, const struct mw_an
             note_bytes(note, unit, analysis->runtimes[0].heap_committed, "committed");
         break;
     case WHERE_STACKS:
-        if (analysis->image.process.thread_count != MW_UNKNOWN)
-            snprintf(note, 48, "%s thread%s",
-                     mw_count_format(figure, analysis->image.process.thread_count),
-                     analysis->image.process.thread_count == 1 ? "" : "s");
+        note_threads(note, analysis);
         break;
     case WHERE_FILES:
         note_files(note, analysis, unit, bytes);

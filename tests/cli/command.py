@@ -68,12 +68,16 @@ class Sleeper:
             "print('ready', flush=True)\n"
             "sys.stdin.read()\n")
 
+    def __init__(self, code=CODE, sleeps=True):
+        self.code, self.sleeps = code, sleeps
+
     def __enter__(self):
-        self.child = subprocess.Popen([sys.executable, "-c", self.CODE], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([sys.executable, "-c", self.code], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE)
         assert self.child.stdout.readline() == b"ready\n"
         self.pid = self.child.pid
-        self.wait_until_asleep()
+        if self.sleeps:
+            self.wait_until_asleep()
         return self
 
     def wait_until_asleep(self):
@@ -85,6 +89,8 @@ class Sleeper:
             time.sleep(0.002)
 
     def __exit__(self, *_):
+        if not self.sleeps:
+            self.child.kill()
         self.child.stdin.close()
         self.child.stdout.close()
         self.child.wait(20)

@@ -159,6 +159,48 @@ class ExitCodes(unittest.TestCase):
             self.assertTrue(document["same_process"])
             self.assertEqual(verified.code, 1 if document["not_met"] else 0)
 
+    def test_apply_is_refused_while_it_may_be_in_malloc(self):
+        """A thread that calculates without a pause may be anywhere, in malloc too."""
+        with Sleeper("print('ready', flush=True)\nwhile True: x = [1]", sleeps=False) as target:
+            done = run("trim", target.pid, "--apply", "--json")
+            self.assertEqual(done.code, 4, done)
+            self.assertIn("not run", done.err)
+            answer = done.json()
+            self.assertEqual((answer["applied"], answer["actual_bytes"]), (False, None))
+            self.assertIn("not run", answer["partial"]["text"])
+            with open(f"/proc/{target.pid}/status", encoding="utf-8") as file:
+                status = file.read()
+            self.assertIn("TracerPid:\t0\n", status)
+            self.assertRegex(status, r"State:\t[RS]")
+
+    def test_apply_while_all_threads_wait(self):
+        """For a condition, which is a futex as malloc's lock is one, but of another kind."""
+        code = ("import threading\n"
+                "kept = ['x' * n for n in range(3000)]\ndel kept\n"
+                "event = threading.Event()\n"
+                "threads = [threading.Thread(target=event.wait, daemon=True) for _ in range(3)]\n"
+                "for one in threads: one.start()\n"
+                "print('ready', flush=True)\n"
+                "event.wait()\n")
+        target = Sleeper(code)
+        with target:
+            done = run("trim", target.pid, "--apply", "--json")
+            target.child.kill()
+        self.assertEqual((done.code, done.json()["applied"]), (0, True), done)
+
+    def test_apply_is_refused_on_a_static_program(self):
+        path = os.path.join(os.environ.get("MEMWHY_FIXTURES", os.path.join(
+            command.ROOT, "build", "tests", "fixtures")), "heapshape-static")
+        if not os.access(path, os.X_OK):
+            self.skipTest("the static fixture is not built")
+        with subprocess.Popen([path, "static", "/dev/null"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as child:
+            child.stdout.readline()
+            done = run("trim", child.pid, "--apply")
+            child.kill()
+        self.assertEqual(done.code, 4, done)
+        self.assertIn("linked statically", done.err)
+
     def test_apply_is_refused_on_a_file(self):
         done = run("trim", "-", "--apply", stdin=PLAIN_SMAPS)
         self.assertEqual(done.code, 4, done)
