@@ -27,7 +27,7 @@ def archives_rss(path):
     """Of files that are counted as a runtime's metadata."""
     rows = memwhy("maps", path, "--json").json()["mappings"]
     return sum(row["rss_bytes"] or 0 for row in rows
-               if row["name"].endswith(ARCHIVES) and row["category"] not in FILES)
+               if (row["name"] or "").endswith(ARCHIVES) and row["category"] not in FILES)
 
 
 def check_report(tap, name, report, truth, archives):

@@ -49,7 +49,7 @@ static void test_kills(void **state)
         target_stop(&target);
     }
     print_message("# %d kills, %" PRIu64 " calls ended\n", kills, calls);
-    assert_true(calls > (uint64_t)kills / 20); /* on a busy machine most kills come before the call */
+    assert_true(calls > (uint64_t)kills / 20); /* on a busy machine most die before the call */
 }
 
 /* memwhy acts on the target through a few system calls only, so dying before and after each of them
