@@ -1,7 +1,7 @@
 /* account/alias.c: pages that one process maps twice.
  *
  * A memfd mapped rw here and rx there (JITs that keep W^X), or three times with different pointer
- * colours (ZGC of JDK 11 to 20), has its pages counted once per mapping in Rss. Shared mappings of
+ * colours (ZGC of JDK 17), has its pages counted once per mapping in Rss. Shared mappings of
  * one file whose offsets overlap form a cluster; its views are taken in order, writable ones
  * first, then by address, and a page that an earlier view has resident too is an alias in the
  * later one:

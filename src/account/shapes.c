@@ -3,7 +3,8 @@
  * A heap of a thread arena is aligned to its largest size (64 MiB on 64-bit systems since 2.10,
  * 1 MiB on 32-bit ones) and filled up to it with inaccessible space:
  *
- *   | rw-p: heap_info, arena, chunks | ---p |      flags: "nr" (MAP_NORESERVE), not "ac"
+ *   | rw-p: heap_info, arena, chunks | ---p |      flags: "nr", not "ac", up to 2.36;
+ *                                                    since 2.41 at the latest no longer so
  *   ^ n × 64 MiB                            ^ (n + 1) × 64 MiB
  *
  * heap_info is { arena, prev, size, mprotect_size }: where it can be read, one of its sizes is the
@@ -33,17 +34,18 @@ static bool has_arena_shape(const struct mw_claiming *claiming, size_t i, uint64
     uint64_t size = mw_mapping_size(map);
     if (!mw_mapping_is_plain(map) || map->start % heap_max != 0 || size > heap_max)
         return false;
-    if (map->has_vm_flags && !(map->vm_flags & MW_VM_NORESERVE))
-        return false; /* nothing drops it but vm.overcommit_memory=2, and then the walk decides */
     if (size < heap_max) {
         if (i + 1 == claiming->map_count)
             return false;
         const struct mw_mapping *rest = &claiming->maps[i + 1];
         if (rest->start != map->end || rest->end < map->start + heap_max ||
-            !mw_mapping_is_barrier(rest))
+            !mw_mapping_is_barrier(rest) || (rest->vm_flags & MW_VM_DONTDUMP))
             return false;
+        /* up to 2.36 both parts are "nr", in 2.41 neither is; a JVM's metaspace mixes them */
+        return ((map->vm_flags ^ rest->vm_flags) & MW_VM_NORESERVE) == 0;
     }
-    return true;
+    return (claiming->image->can & MW_CAN_READ) || !map->has_vm_flags ||
+           (map->vm_flags & MW_VM_NORESERVE);
 }
 
 /* The heap, and behind it what was accessible once and is not used: kept, but nobody's blocks. */
@@ -63,8 +65,7 @@ static enum mw_status arena_claim(struct mw_claiming *claiming, size_t i, uint64
                                  "glibc arena, unused");
 }
 
-/* A pasted smaps does not tell the machine, but a 64-bit process always has mappings above 4 GiB.
- */
+/* A pasted smaps does not tell the machine, but a 64-bit process has mappings above 4 GiB. */
 static bool target_is_32_bit(const struct mw_claiming *claiming)
 {
     enum mw_arch arch = claiming->image->arch;

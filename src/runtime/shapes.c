@@ -4,6 +4,7 @@
 #include <string.h>
 
 enum { GUARD_MAX = 64 << 10, PAGE_BATCH = 4096 };
+#define ARENA_HEAP ((uint64_t)64 << 20)
 
 bool mw_path_ends_in(const char *path, const char *name)
 {
@@ -42,6 +43,38 @@ bool mw_mapping_is_reserve(const struct mw_mapping *map, uint32_t vm_flag)
     if (!mw_mapping_is_unnamed(map) || map->perms != 0)
         return false;
     return map->has_vm_flags ? (map->vm_flags & vm_flag) != 0 : mw_mapping_size(map) > GUARD_MAX;
+}
+
+/* heap_info: arena, previous heap, size, and how much has been accessible. */
+static bool has_heap_header(struct mw_image *image, const struct mw_mapping *map)
+{
+    uint64_t words[4], size = mw_mapping_size(map);
+    return mw_image_read(image, map->start, words, sizeof words) == MW_OK && words[0] % 8 == 0 &&
+           mw_image_region(image, words[0]) && words[2] != 0 && words[2] <= words[3] &&
+           (words[2] == size || words[3] == size);
+}
+
+bool mw_mapping_is_arena(struct mw_image *image, size_t i, uint32_t vm_flag)
+{
+    const struct mw_mapping *map = &image->regions.items[i];
+    uint64_t size = mw_mapping_size(map);
+    if (!mw_mapping_is_rw(map) || map->start % ARENA_HEAP != 0 || size > ARENA_HEAP)
+        return false;
+    if (map->vm_flags & MW_VM_NORESERVE)
+        return true; /* up to 2.36 at least; 2.41 maps without */
+    if (image->can & MW_CAN_READ)
+        return has_heap_header(image, map);
+    if (vm_flag == 0 || size == ARENA_HEAP || i + 1 == image->regions.count)
+        return false;
+    return map[1].start == map->end && map[1].perms == 0 && mw_mapping_is_unnamed(map + 1) &&
+           map[1].end >= map->start + ARENA_HEAP && !(map[1].vm_flags & vm_flag);
+}
+
+bool mw_mapping_is_arena_rest(struct mw_image *image, size_t i, uint32_t vm_flag)
+{
+    const struct mw_mapping *map = &image->regions.items[i];
+    return i > 0 && map->perms == 0 && map[-1].end == map->start &&
+           mw_mapping_is_arena(image, i - 1, vm_flag);
 }
 
 /* By pages; [start, end) lies in one mapping. */

@@ -33,6 +33,14 @@ static inline bool mw_mapping_is_rw(const struct mw_mapping *map)
  * reserves; a source without flags leaves the size: larger than a guard. */
 bool mw_mapping_is_reserve(const struct mw_mapping *map, uint32_t vm_flag);
 
+/* Is mapping i the accessible part of a heap of a glibc arena? Its header tells where memory can be
+ * read; else its shape and flags, where reserves of the runtime at hand are marked vm_flag (0: they
+ * are not marked, and shape alone is no proof). */
+bool mw_mapping_is_arena(struct mw_image *image, size_t i, uint32_t vm_flag);
+
+/* Is mapping i the inaccessible rest of such a heap? */
+bool mw_mapping_is_arena_rest(struct mw_image *image, size_t i, uint32_t vm_flag);
+
 /* Bytes of [start, end) that are resident: by the counters of mappings that lie in it as a whole,
  * by pages at its edges. MW_UNKNOWN when the image knows neither. */
 uint64_t mw_range_rss(struct mw_image *image, mw_addr start, mw_addr end);

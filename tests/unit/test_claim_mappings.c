@@ -429,7 +429,7 @@ static void test_glibc_arena_by_shape_and_header(void **state)
         memory_part(at, heap, sizeof heap, RW, NULL),
         memory_part(at + sizeof heap, NULL, heap_max - sizeof heap, 0, NULL),
     };
-    parts[0].mapping.vm_flags = MW_VM_NORESERVE;
+    parts[0].mapping.vm_flags = parts[1].mapping.vm_flags = MW_VM_NORESERVE;
     put_word(heap, 0, at + 0x30);
     put_word(heap, 16, sizeof heap);
     put_word(heap, 24, sizeof heap);
@@ -454,6 +454,32 @@ static void test_glibc_arena_by_shape_and_header(void **state)
     f.image.can &= ~(unsigned)MW_CAN_READ;
     run(&f);
     assert_category(&f, at, "malloc.unsplit");
+    release(&f);
+}
+
+/* glibc 2.41 no longer maps with MAP_NORESERVE; a JVM's metaspace is "ac" beside "nr". */
+static void test_glibc_arena_by_flags(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "7f0000000000-7f0000021000 rw-p 0 8 | rd wr mr mw me nr",
+        "7f0000021000-7f0004000000 ---p 0 0 | mr mw me nr",
+        "7f0004000000-7f0004021000 rw-p 0 8 | rd wr mr mw me ac",
+        "7f0004021000-7f0008000000 ---p 0 0 | mr mw me",
+        "7f0008000000-7f0008021000 rw-p 0 8 | rd wr mr mw me ac",
+        "7f0008021000-7f000c000000 ---p 0 0 | mr mw me nr",
+        "7f000c000000-7f000c021000 rw-p 0 8 | rd wr mr mw me ac",
+        "7f000c021000-7f0010000000 ---p 0 0 | mr mw me dd",
+        "7f0010000000-7f0014000000 rw-p 0 8 | rd wr mr mw me ac",
+        NULL,
+    };
+    struct fixture f;
+    run_lines(&f, lines);
+    assert_category(&f, 0x7f0000000000, "malloc.unsplit");
+    assert_category(&f, 0x7f0004000000, "malloc.unsplit");
+    assert_category(&f, 0x7f0008000000, "unknown");
+    assert_category(&f, 0x7f000c000000, "unknown");
+    assert_category(&f, 0x7f0010000000, "unknown");
     release(&f);
 }
 
@@ -586,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_stacks_by_guard_markers),
         cmocka_unit_test(test_end_of_bss_from_headers),
         cmocka_unit_test(test_glibc_arena_by_shape_and_header),
+        cmocka_unit_test(test_glibc_arena_by_flags),
         cmocka_unit_test(test_alias_page_by_page),
         cmocka_unit_test(test_alias_by_counters),
         cmocka_unit_test(test_alias_outranks_runtimes),

@@ -161,6 +161,8 @@ static const char *const jvm_lines[] = {
     "7fae78010000-7faeb8000000 ---p 0 0 | mr mw me nr",
     "7faeb8000000-7faeb8021000 rw-p 0 8 | rd wr mr mw me nr", /* a glibc arena */
     "7faeb8021000-7faebc000000 ---p 0 0 | mr mw me nr",
+    "7faebc000000-7faebc021000 rw-p 0 8 | rd wr mr mw me ac", /* one of glibc 2.41 */
+    "7faebc021000-7faec0000000 ---p 0 0 | mr mw me",
     "7faec5600000-7faec5604000 ---p 0 0 | mr mw me", /* a Java thread */
     "7faec5604000-7faec5700000 rw-p 0 88 | rd wr mr mw me ac nh",
     "7faed4af7000-7faed5400000 rw-p 0 9252 | rd wr mr mw me ac", /* direct buffers: malloc's */
@@ -191,6 +193,7 @@ static void test_jvm_by_shape(void **state)
     assert_category(&f, 0x7fae77000000, "managed.metadata");
     assert_category(&f, 0x7fae78000000, "managed.metadata");
     assert_category(&f, 0x7faeb8000000, "malloc.unsplit");
+    assert_category(&f, 0x7faebc000000, "malloc.unsplit");
     assert_category(&f, 0x7faec5604000, "stack.threads");
     assert_category(&f, 0x7faed4af7000, "unknown"); /* touches the code cache, is not its */
     assert_category(&f, 0x7faed5400000, "managed.code");

@@ -40,26 +40,25 @@ static bool is_assembly(const struct mw_mapping *map)
     return length > 4 && strcmp(map->name + length - 4, ".dll") == 0;
 }
 
-/* A thread's stack or its guard (MAP_STACK shows as "nh" since Linux 6.7), or a heap of a glibc
- * arena, which is mapped MAP_NORESERVE and may touch the GC's reserve. */
-static bool is_of_libc(const struct mw_mapping *map)
+/* Not a thread's stack or its guard (MAP_STACK shows as "nh" since Linux 6.7), nor the heap of a
+ * glibc arena, which may touch the GC's reserve. */
+static bool belongs_to_run(struct mw_image *image, size_t i)
 {
-    return (map->vm_flags & (MW_VM_NOHUGEPAGE | MW_VM_GROWSDOWN | MW_VM_NORESERVE)) != 0;
-}
-
-static bool belongs_to_run(const struct mw_mapping *map)
-{
+    const struct mw_mapping *map = &image->regions.items[i];
     if (is_doublemapper(map) || is_assembly(map))
         return true;
-    return mw_mapping_is_unnamed(map) && !is_of_libc(map);
+    return mw_mapping_is_unnamed(map) &&
+           !(map->vm_flags & (MW_VM_NOHUGEPAGE | MW_VM_GROWSDOWN | MW_VM_NORESERVE)) &&
+           !mw_mapping_is_arena(image, i, MW_VM_DONTDUMP) &&
+           !mw_mapping_is_arena_rest(image, i, MW_VM_DONTDUMP);
 }
 
-static struct run run_at(const struct mw_image *image, size_t first)
+static struct run run_at(struct mw_image *image, size_t first)
 {
     const struct mw_mapping *maps = image->regions.items;
     struct run run = {.first = first};
     size_t i = first;
-    for (; i < image->regions.count && belongs_to_run(&maps[i]); i++) {
+    for (; i < image->regions.count && belongs_to_run(image, i); i++) {
         if (i > first && maps[i].start != maps[i - 1].end)
             break;
         run.has_reserve |= mw_mapping_is_reserve(&maps[i], MW_VM_DONTDUMP);

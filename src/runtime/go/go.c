@@ -40,10 +40,14 @@ struct run {
     bool has_reserve;
 };
 
-static bool belongs_to_run(const struct mw_mapping *map)
+static bool belongs_to_run(const struct go *go, size_t i)
 {
-    return mw_mapping_is_unnamed(map) && !(map->perms & MW_PERM_EXEC) &&
-           !(map->vm_flags & (MW_VM_NORESERVE | MW_VM_GROWSDOWN));
+    const struct mw_mapping *map = &go->maps[i];
+    if (!mw_mapping_is_unnamed(map) || (map->perms & MW_PERM_EXEC) ||
+        (map->vm_flags & (MW_VM_NORESERVE | MW_VM_GROWSDOWN)))
+        return false;
+    return go->is_static ||
+           (!mw_mapping_is_arena(go->image, i, 0) && !mw_mapping_is_arena_rest(go->image, i, 0));
 }
 
 static bool is_barrier(const struct mw_mapping *map)
@@ -55,7 +59,7 @@ static struct run run_at(const struct go *go, size_t first)
 {
     struct run run = {.first = first};
     size_t i = first;
-    for (; i < go->map_count && belongs_to_run(&go->maps[i]); i++) {
+    for (; i < go->map_count && belongs_to_run(go, i); i++) {
         if (i > first && go->maps[i].start != go->maps[i - 1].end)
             break;
         run.has_reserve |= is_barrier(&go->maps[i]) && mw_mapping_size(&go->maps[i]) >= RESERVE_MIN;

@@ -1,7 +1,7 @@
 /* runtime/jvm/jvm.c: HotSpot (OpenJDK) from its mappings.
  *
  * HotSpot reserves with MAP_NORESERVE ("nr", inaccessible) and commits parts, which then carry
- * "ac"; heaps of glibc arenas are rw and "nr", stacks are marked "nh". So:
+ * "ac"; stacks are marked "nh", heaps of glibc arenas told by their header. So:
  *
  *   heap        | rw ac … | ---p nr … | rw ac | rw classes.jsa |     where CollectedHeap says, or
  *                 the largest run below 32 GiB (compressed oops), or /memfd:java_heap (ZGC)
@@ -64,20 +64,12 @@ static bool is_accessible(const struct mw_mapping *map)
     return (map->perms & (MW_PERM_READ | MW_PERM_WRITE | MW_PERM_EXEC)) != 0;
 }
 
-/* The rw part of a glibc arena's heap. */
-static bool is_arena(const struct mw_mapping *map)
-{
-    return mw_mapping_is_rw(map) && (map->vm_flags & MW_VM_NORESERVE);
-}
-
 static bool belongs_to_run(const struct jvm *jvm, size_t i)
 {
     const struct mw_mapping *map = &jvm->maps[i];
-    if (!mw_mapping_is_unnamed(map) || is_arena(map) ||
-        (map->vm_flags & (MW_VM_NOHUGEPAGE | MW_VM_GROWSDOWN)))
-        return false;
-    bool is_arena_tail = i > 0 && is_arena(map - 1) && map[-1].end == map->start;
-    return !is_arena_tail;
+    return mw_mapping_is_unnamed(map) && !(map->vm_flags & (MW_VM_NOHUGEPAGE | MW_VM_GROWSDOWN)) &&
+           !mw_mapping_is_arena(jvm->image, i, MW_VM_NORESERVE) &&
+           !mw_mapping_is_arena_rest(jvm->image, i, MW_VM_NORESERVE);
 }
 
 static struct run run_at(const struct jvm *jvm, size_t first)
@@ -164,7 +156,7 @@ static enum mw_status heap_claim(struct jvm *jvm)
     return status;
 }
 
-/* ZGC: a memfd, which JDK 11 to 20 map three times. The views of the same pages differ in the high
+/* ZGC: a memfd, which JDK 17 and 21 map three times. The views of the same pages differ in the high
  * bits of their addresses; the first address's view counts, the account finds the aliases. */
 static enum mw_status zgc_heap_claim(struct jvm *jvm, bool *found_out)
 {
