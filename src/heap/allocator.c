@@ -31,6 +31,8 @@ enum mw_status mw_allocator_claim(const struct mw_allocator *allocator, struct m
             .has_split = true,
             .split = segment->split,
         };
+        claim.split.in_use_count = segment->in_use_count;
+        claim.split.free_count = segment->free_count;
         enum mw_status status = mw_claims_add(claims, &claim);
         if (status != MW_OK)
             return status;

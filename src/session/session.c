@@ -229,18 +229,6 @@ static enum mw_status claims_collect(struct mw_analysis *analysis, struct mw_err
     return status;
 }
 
-/* malloc's rows count blocks, not mappings. */
-static void account_count_blocks(struct mw_analysis *analysis)
-{
-    uint64_t in_use = 0, free_count = 0;
-    for (size_t i = 0; i < analysis->allocator_count; i++) {
-        in_use += analysis->allocators[i].in_use_count;
-        free_count += analysis->allocators[i].free_count;
-    }
-    analysis->account.rows[MW_CATEGORY_MALLOC_IN_USE].count = in_use;
-    analysis->account.rows[MW_CATEGORY_MALLOC_FREE].count = free_count;
-}
-
 static void cgroup_read(struct mw_analysis *analysis, const struct mw_analysis_options *options)
 {
     mw_cgroup_init(&analysis->cgroup);
@@ -287,10 +275,8 @@ static enum mw_status analysis_fill(struct mw_analysis *analysis,
     if (status == MW_OK)
         status = mw_account_build(&analysis->image, &analysis->claims, &analysis->account,
                                   &analysis->findings, err);
-    if (status == MW_OK) {
-        account_count_blocks(analysis);
+    if (status == MW_OK)
         cgroup_read(analysis, options);
-    }
     if (status == MW_OK && !options->skip_verdicts)
         status = verdicts_find(analysis, err);
     mw_findings_merge(&analysis->findings, &analysis->image.findings);

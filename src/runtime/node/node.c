@@ -13,6 +13,7 @@
 #include "runtime/node/node.h"
 
 #include "runtime/shapes.h"
+#include "symbol/dynsym.h"
 
 #include <string.h>
 
@@ -112,6 +113,28 @@ static const struct mw_mapping *node_find(const struct mw_image *image)
     return NULL;
 }
 
+/* The version, from node::per_process::metadata, which Node exports: it begins with the std::string
+ * versions.node (pointer, length, …). Left empty when the symbol is not there. */
+static void version_read(struct mw_image *image, const struct mw_mapping *program,
+                         char version[64])
+{
+    struct mw_dynsym dynsym;
+    struct mw_symbol symbol;
+    uint64_t string[2];
+    mw_addr base = mw_elf_base_of(image, program->start);
+    if (!(image->can & MW_CAN_READ) || base == 0 ||
+        mw_dynsym_open(image, base, &dynsym) != MW_OK ||
+        mw_dynsym_find(&dynsym, "_ZN4node11per_process8metadataE", &symbol) != MW_OK ||
+        mw_image_read(image, symbol.address, string, sizeof string) != MW_OK)
+        return;
+    char text[32] = {0};
+    if (string[1] == 0 || string[1] >= sizeof text ||
+        mw_image_read(image, string[0], text, string[1]) != MW_OK)
+        return;
+    if (strspn(text, "0123456789.") == string[1])
+        memcpy(version, text, string[1] + 1);
+}
+
 static enum mw_status node_probe(struct mw_image *image, struct mw_claims *claims,
                                  struct mw_runtime *runtime_out, struct mw_findings *findings,
                                  struct mw_error *err)
@@ -125,6 +148,7 @@ static enum mw_status node_probe(struct mw_image *image, struct mw_claims *claim
                         .runtime = runtime_out,
                         .maps = image->regions.items,
                         .map_count = image->regions.count};
+    version_read(image, program, runtime_out->version);
     enum mw_status status = MW_OK;
     for (size_t i = 0; i < node.map_count && status == MW_OK;) {
         bool has_code;
