@@ -8,6 +8,15 @@
 
 enum { COUNT_DEFAULT = 20 };
 
+/* A sanitizer has signal handlers of its own, which say more. */
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_SANITIZER 1
+#endif
+#endif
+
 /* A signal handler has no other way to the one context of this program. */
 static struct mw_context *canceled_by_signal;
 
@@ -45,7 +54,7 @@ static void signals_init(struct mw_context *context)
     sigaction(SIGTERM, &cancel, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_cancel_overdue}, NULL);
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an errno */
-#ifndef __SANITIZE_ADDRESS__
+#ifndef HAS_SANITIZER
     static const int bugs[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     struct sigaction bug = {.sa_handler = on_bug, .sa_flags = (int)SA_RESETHAND};
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++)

@@ -25,8 +25,7 @@ static void put_total(struct heap_screen *screen, unsigned depth, enum mw_field 
         mw_unit_format(figure, text->unit, bytes);
     mw_text_pad(text, 2 + 2 * depth);
     mw_text_put(text, MW_STYLE_PLAIN, mw_field_row(field)->heading);
-    mw_text_pad(text, 28 - mw_text_width(figure));
-    mw_text_put(text, MW_STYLE_PLAIN, figure);
+    mw_text_put_right(text, 28, figure);
     if (note[0]) {
         mw_text_pad(text, 30);
         mw_text_wrap(text, 30, 0, MW_STYLE_PLAIN, note);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FLUSH_BYTES = 32 << 10, BUFFER_BYTES_MAX = 1 << 20, PIECE_BYTES_MAX = 1 << 16 };
+enum { FLUSH_BYTES = 32 << 10, BUFFER_BYTES_MAX = 1 << 20, COLUMNS_MAX = 1 << 20 };
 
 void mw_text_init(struct mw_text *text, struct mw_sink sink, struct mw_text_look look)
 {
@@ -130,10 +130,18 @@ static void add_blanks(struct mw_text *text, unsigned count)
 
 void mw_text_pad(struct mw_text *text, unsigned column)
 {
+    assert(column <= COLUMNS_MAX);
     if (column > text->column)
         add_blanks(text, column - text->column);
     else if (text->column > 0)
         add_blanks(text, 1);
+}
+
+void mw_text_put_right(struct mw_text *text, unsigned end, const char *piece)
+{
+    unsigned width = mw_text_width(piece);
+    mw_text_pad(text, end > width ? end - width : 0);
+    mw_text_put(text, MW_STYLE_PLAIN, piece);
 }
 
 void mw_text_newline(struct mw_text *text)

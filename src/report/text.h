@@ -47,6 +47,8 @@ void mw_text_printf(struct mw_text *text, enum mw_text_style style, const char *
 
 /* Blanks up to a column (at least one when the line is already there), without trailing ones. */
 void mw_text_pad(struct mw_text *text, unsigned column);
+/* A piece that ends at a column; behind a blank when there is no room before it. */
+void mw_text_put_right(struct mw_text *text, unsigned end, const char *piece);
 void mw_text_newline(struct mw_text *text);
 
 /* Words from here on, wrapped at the width; further lines begin at column indent. At most

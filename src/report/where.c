@@ -248,20 +248,29 @@ struct where_layout {
     unsigned end;           /* of a half, counted from its start */
 };
 
+static void layout_add(struct where_layout *layout, const struct mw_where_row *row,
+                       struct mw_unit unit)
+{
+    char figure[32];
+    unsigned label = mw_text_width(row->label);
+    unsigned wide = mw_text_width(mw_unit_format(figure, unit, row->printed));
+    layout->label = label > layout->label ? label : layout->label;
+    layout->figure = wide > layout->figure ? wide : layout->figure;
+}
+
+/* Of some rows, and of one more whose note does not count (NULL: none). */
 static struct where_layout layout_of(const struct mw_where_row *rows, size_t count,
-                                     struct mw_unit unit)
+                                     const struct mw_where_row *more, struct mw_unit unit)
 {
     struct where_layout layout = {0};
     unsigned note = 0;
-    char figure[32];
     for (size_t i = 0; i < count; i++) {
-        unsigned label = mw_text_width(rows[i].label);
-        unsigned wide = mw_text_width(mw_unit_format(figure, unit, rows[i].printed));
         unsigned noted = mw_text_width(rows[i].note);
-        layout.label = label > layout.label ? label : layout.label;
-        layout.figure = wide > layout.figure ? wide : layout.figure;
+        layout_add(&layout, &rows[i], unit);
         note = noted > note ? noted : note;
     }
+    if (more)
+        layout_add(&layout, more, unit);
     layout.end = layout.label + 2 + layout.figure + 4 + (note ? 2 + note : 0);
     return layout;
 }
@@ -274,8 +283,7 @@ static void put_where_row(struct mw_text *text, unsigned start, struct where_lay
     unsigned figure_end = start + layout.label + 2 + layout.figure;
     mw_text_pad(text, start);
     mw_text_put(text, MW_STYLE_PLAIN, row->label);
-    mw_text_pad(text, figure_end - mw_text_width(figure));
-    mw_text_put(text, MW_STYLE_PLAIN, figure);
+    mw_text_put_right(text, figure_end, figure);
     mw_text_pad(text, figure_end + 1);
     mw_text_printf(text, MW_STYLE_PLAIN, "%3u", percent(row->bytes, total));
     if (row->note[0]) {
@@ -287,8 +295,7 @@ static void put_where_row(struct mw_text *text, unsigned start, struct where_lay
 static void put_where_heading(struct mw_text *text, unsigned start, struct where_layout layout)
 {
     unsigned figure_end = start + layout.label + 2 + layout.figure;
-    mw_text_pad(text, figure_end - mw_text_width(text->unit.name));
-    mw_text_put(text, MW_STYLE_PLAIN, text->unit.name);
+    mw_text_put_right(text, figure_end, text->unit.name);
     mw_text_pad(text, figure_end + 3);
     mw_text_put(text, MW_STYLE_PLAIN, "%");
 }
@@ -323,17 +330,13 @@ void mw_screen_where(struct mw_text *text, const struct mw_analysis *analysis,
     uint64_t total = mw_where_total(analysis);
     size_t count = mw_where_rows(analysis, text->unit, rows, &unknown);
     size_t left_count = (count + 1) / 2;
-    struct where_layout left = layout_of(rows, left_count, text->unit);
-    struct where_layout right = layout_of(rows + left_count, count - left_count, text->unit);
-    if (left.label < mw_text_width(unknown.label))
-        left.label = mw_text_width(unknown.label);
+    struct where_layout left = layout_of(rows, left_count, &unknown, text->unit);
+    struct where_layout right = layout_of(rows + left_count, count - left_count, NULL, text->unit);
     unsigned right_start = MW_SCREEN_LABEL_COLUMN + left.end + 3;
     bool two = count > 3 && right_start + right.end <= text->look.width;
     if (!two) {
         left_count = count;
-        left = layout_of(rows, count, text->unit);
-        if (left.label < mw_text_width(unknown.label))
-            left.label = mw_text_width(unknown.label);
+        left = layout_of(rows, count, &unknown, text->unit);
     }
     mw_text_put(text, MW_STYLE_BOLD, "WHERE");
     put_where_heading(text, MW_SCREEN_LABEL_COLUMN, left);

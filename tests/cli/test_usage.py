@@ -276,12 +276,17 @@ class Hostile(unittest.TestCase):
                                           b"\n", b"\0", b"kB", b"\x1b[2J"))
         return bytes(text)
 
-    def assert_no_crash(self, done, seed):
+    def look(self, seed, *words, **more):
+        try:
+            done = run(*words, **more)
+        except subprocess.TimeoutExpired:
+            self.fail(f"seed {seed}: {words} takes over a minute")
         self.assertIn(done.code, (0, 1, 3, 4), f"seed {seed}: {done}")
         self.assertNotIn("internal error", done.err)
         for text in (done.out, done.err):
             self.assertNotIn("\x1b", text, f"seed {seed}")
             self.assertNotIn("\0", text, f"seed {seed}")
+        return done
 
     def test_smaps(self):
         texts, _ = self.sources()
@@ -290,8 +295,7 @@ class Hostile(unittest.TestCase):
             rng = random.Random(seed)
             words = rng.choice((["-"], ["-", "--json"], ["maps", "-"], ["maps", "-", "--json"],
                                 ["-", "--markdown"], ["heap", "-"], ["trim", "-"]))
-            done = run(*words, stdin=self.damage(rng.choice(texts), rng))
-            self.assert_no_crash(done, seed)
+            done = self.look(seed, *words, stdin=self.damage(rng.choice(texts), rng))
             if "--json" in words and done.code == 0:
                 json.loads(done.out)
 
@@ -303,7 +307,7 @@ class Hostile(unittest.TestCase):
             for seed in range(base, base + self.ROUNDS // 2):
                 with open(path, "wb") as file:
                     file.write(self.damage(report, random.Random(seed)))
-                self.assert_no_crash(run("verify", path, path), seed)
+                self.look(seed, "verify", path, path)
 
     def test_core(self):
         """A core of the kernel's, damaged in its first pages."""
@@ -320,7 +324,7 @@ class Hostile(unittest.TestCase):
                 with open(core, "wb") as file:
                     file.write(damaged)
                 words = rng.choice((["report"], ["heap"], ["maps"], ["report", "--json"]))
-                self.assert_no_crash(run(*words, core), seed)
+                self.look(seed, *words, core)
 
     @staticmethod
     def make_core(folder):

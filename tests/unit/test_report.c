@@ -675,6 +675,33 @@ static void test_failing_allocations(void **state)
     fixture_release(&analysis);
 }
 
+/* Sizes that only a damaged target has: the screens grow by digits, not by columns. */
+static void test_absurd_sizes(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {UINT64_MAX - 1, UINT64_MAX / 2, UINT64_MAX / 32, 1, 0};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        for (int which = 0; which < MW_CATEGORY_COUNT; which++) {
+            struct mw_analysis analysis;
+            (i % 2 ? fixture_hostile : fixture_icinga)(&analysis);
+            struct mw_account *account = &analysis.account;
+            for (int k = 0; k < MW_CATEGORY_COUNT; k++)
+                account->rows[k].rss_bytes = account->rows[k].size_bytes = 0;
+            account->rows[which].rss_bytes = account->rows[which].size_bytes = sizes[i];
+            account->rss_bytes = account->size_bytes = sizes[i];
+            analysis.cgroup.usage = analysis.image.process.vm_hwm = sizes[i];
+            analysis.allocators[0].in_use_bytes = analysis.allocators[0].system_bytes = sizes[i];
+            analysis.allocators[0].trimmable_bytes = sizes[i];
+            for (size_t k = 0; k < COUNT_OF(text_emitters); k++) {
+                struct fixture_output output;
+                (void)emit(text_emitters[k], &analysis, &output);
+                assert_in_range(output.length, 1, 20000);
+                fixture_output_release(&output);
+            }
+            fixture_release(&analysis);
+        }
+}
+
 static void test_fields_are_defined(void **state)
 {
     (void)state;
@@ -754,6 +781,7 @@ int main(void)
         cmocka_unit_test(test_secrets_stay),
         cmocka_unit_test(test_failing_sinks),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_absurd_sizes),
         cmocka_unit_test(test_fields_are_defined),
         cmocka_unit_test(test_heap_sums),
         cmocka_unit_test(test_heap_sizes_merge),
