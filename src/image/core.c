@@ -185,18 +185,25 @@ static uint64_t bytes_in_file(struct mw_image *image, const struct mw_elf_segmen
     return have;
 }
 
+/* Its length comes along: a file's name may fill the notes, and belong to every region. */
 static const char *region_name(const struct mw_image *image, const struct mw_mapping *map,
-                               const struct mw_elf_file *file)
+                               const struct mw_elf_file *file, size_t *length_out)
 {
-    if (file)
+    if (file) {
+        *length_out = file->name_length;
         return file->name;
-    if (image->vdso != 0 && image->vdso == map->start)
-        return "[vdso]";
-    if (map->start == VSYSCALL_ADDRESS)
-        return "[vsyscall]";
+    }
     /* The kernel puts the random bytes of AT_RANDOM on the first thread's stack. */
     bool is_stack = image->at_random >= map->start && image->at_random < map->end;
-    return is_stack && map->perms & MW_PERM_WRITE ? "[stack]" : "";
+    const char *name = "";
+    if (image->vdso != 0 && image->vdso == map->start)
+        name = "[vdso]";
+    else if (map->start == VSYSCALL_ADDRESS)
+        name = "[vsyscall]";
+    else if (is_stack && map->perms & MW_PERM_WRITE)
+        name = "[stack]";
+    *length_out = strlen(name);
+    return name;
 }
 
 static enum mw_status add_region(struct mw_image *image, const struct mw_core_notes *notes,
@@ -218,8 +225,9 @@ static enum mw_status add_region(struct mw_image *image, const struct mw_core_no
     const struct mw_elf_file *file = mw_core_notes_file(notes, map.start);
     if (file)
         map.offset = file->offset + (map.start - file->start);
-    const char *name = region_name(image, &map, file);
-    size_t length = mw_mapping_name_trim(name, strlen(name), &map.deleted);
+    size_t length;
+    const char *name = region_name(image, &map, file, &length);
+    length = mw_mapping_name_trim(name, length, &map.deleted);
     core->parts[image->regions.count] = (struct mw_core_part){
         .offset = segment.offset,
         .file_bytes = bytes_in_file(image, &segment),
@@ -267,7 +275,7 @@ static void fill_process(struct mw_image *image, const struct mw_core_notes *not
     if (program) {
         bool deleted;
         size_t length = mw_mapping_name_trim(program->name, program->name_length, &deleted);
-        process->exe = mw_strndup(program->name, length);
+        process->exe = mw_strndup(program->name, smaller(length, MW_LIMIT_NAME_BYTES));
     }
     if (!notes->has_process)
         return;

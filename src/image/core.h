@@ -28,6 +28,7 @@ static inline struct mw_core *mw_core_of(struct mw_image *image)
 struct mw_core_notes {
     uint8_t *blocks[8];
     size_t block_count;
+    uint64_t block_bytes;      /* of all blocks: at most MW_LIMIT_ELF_NOTE_BYTES */
     struct mw_elf_file *files; /* sorted by start */
     size_t file_count, file_room;
     struct mw_thread *threads;

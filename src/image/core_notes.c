@@ -1,8 +1,8 @@
 /* image/core_notes.c: the notes of a core: threads, process, auxiliary vector, names of files.
  *
- * A note is bounded by the file, a note segment by MW_LIMIT_ELF_NOTE_BYTES; entries by the bounds
- * of base/limits.h. The kernel begins with the NT_PRSTATUS of the thread that died, gdb's gcore
- * with NT_PRPSINFO (seen with Linux 6.18 and gdb 13.1): that tells the two apart.
+ * A note is bounded by the file, all note segments by MW_LIMIT_ELF_NOTE_BYTES; entries by the
+ * bounds of base/limits.h. The kernel begins with the NT_PRSTATUS of the thread that died, gdb's
+ * gcore with NT_PRPSINFO (seen with Linux 6.18 and gdb 13.1): that tells the two apart.
  *
  * References: core(5); Linux 6.18 fs/binfmt_elf.c fill_note_info(); gdb 13 linux-tdep.c. */
 #include "image/core.h"
@@ -129,7 +129,7 @@ enum mw_status mw_core_notes_load(struct mw_core_notes *notes, struct mw_image *
 {
     const struct mw_core *core = mw_core_of(image);
     if (notes->block_count == sizeof notes->blocks / sizeof *notes->blocks ||
-        segment->offset >= core->file_size) {
+        notes->block_bytes == MW_LIMIT_ELF_NOTE_BYTES || segment->offset >= core->file_size) {
         mw_finding_add(&image->findings, "core-note", 0, segment->file_bytes,
                        "notes of the core were not read");
         return MW_OK;
@@ -137,8 +137,9 @@ enum mw_status mw_core_notes_load(struct mw_core_notes *notes, struct mw_image *
     uint64_t length = core->file_size - segment->offset;
     if (length > segment->file_bytes)
         length = segment->file_bytes;
-    if (length > MW_LIMIT_ELF_NOTE_BYTES)
-        length = MW_LIMIT_ELF_NOTE_BYTES;
+    if (length > MW_LIMIT_ELF_NOTE_BYTES - notes->block_bytes)
+        length = MW_LIMIT_ELF_NOTE_BYTES - notes->block_bytes;
+    notes->block_bytes += length;
     uint8_t *block = mw_calloc((size_t)length, 1);
     if (!block)
         return mw_fail(err, MW_NOMEM, "out of memory for the notes of the core");

@@ -192,7 +192,7 @@ static enum mw_arch arch_of_machine(uint16_t machine)
 static void load_arch(struct mw_image *image, const struct mw_live *live)
 {
     uint8_t header[20];
-    MW_CLOSE int fd = openat(live->dir_fd, "exe", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    MW_CLOSE int fd = openat(live->memory_fd, "exe", O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0 || mw_io_pread_full(fd, header, sizeof header, 0) != sizeof header ||
         memcmp(header, ELFMAG, SELFMAG) != 0 || header[EI_DATA] != ELFDATA2LSB)
         return;
@@ -288,11 +288,22 @@ static enum mw_status check_has_memory(struct mw_live *live, const struct mw_pro
     return MW_UNSUPPORTED;
 }
 
+/* What /proc says of it, through a thread that runs: of a first one that has exited it says little.
+ */
+static enum mw_status load_process(const struct mw_live *live, struct mw_process *process_out,
+                                   struct mw_error *err)
+{
+    enum mw_status status = mw_process_load(live->proc_fd, live->memory_tid, process_out, err);
+    if (status == MW_OK)
+        process_out->pid = live->pid;
+    return status;
+}
+
 static enum mw_status live_refresh(struct mw_image *image, struct mw_error *err)
 {
     struct mw_live *live = mw_live_of(image);
     struct mw_process process;
-    enum mw_status status = mw_process_load(live->proc_fd, live->pid, &process, err);
+    enum mw_status status = load_process(live, &process, err);
     if (status != MW_OK)
         return status;
     status = load_regions(image, &process, err);
@@ -345,9 +356,13 @@ static enum mw_status open_all(struct mw_image *image, const struct mw_image_ope
     struct mw_live *live = mw_live_of(image);
     enum mw_status status = open_directories(live, options, err);
     if (status == MW_OK)
-        status = mw_process_load(live->proc_fd, live->pid, &image->process, err);
+        status = load_process(live, &image->process, err);
     if (status == MW_OK)
         status = check_has_memory(live, &image->process, err);
+    if (status == MW_OK && live->memory_tid != live->pid) {
+        mw_process_deinit(&image->process);
+        status = load_process(live, &image->process, err);
+    }
     if (status == MW_OK)
         status = load_regions(image, &image->process, err);
     if (status != MW_OK)

@@ -10,8 +10,8 @@ struct mw_live {
     struct mw_context *context;
     int proc_fd;   /* /proc */
     int dir_fd;    /* /proc/PID: stays with this process even when the pid is used again */
-    int memory_fd; /* the directory whose smaps, mem and pagemap are read: dir_fd, or that of a
-                      thread when the first thread has exited and others run on */
+    int memory_fd; /* the directory whose smaps, mem, pagemap, exe and root are used: dir_fd, or
+                      that of a thread when the first thread has exited and others run on */
     int mem_fd, pagemap_fd; /* -1: not permitted */
     int32_t pid;            /* as /proc names it */
     int32_t memory_tid;     /* the task behind memory_fd */
@@ -20,7 +20,7 @@ struct mw_live {
     bool scan_works, scan_knows_guards; /* PAGEMAP_SCAN */
     uint64_t zero_pfn;                  /* 0: frame numbers are hidden from us */
     struct mw_live_freeze *freeze;      /* while stopped */
-    int nice_before; /* our own priority, raised while the target is stopped */
+    int nice_before;                    /* our own priority, raised while the target is stopped */
     bool is_urgent;
 };
 

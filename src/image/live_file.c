@@ -19,7 +19,7 @@ int mw_live_open_file(struct mw_image *image, const struct mw_mapping *region)
     const struct mw_live *live = mw_live_of(image);
     if (region->name[0] != '/' || region->deleted || region->inode == 0)
         return -1;
-    MW_CLOSE int root = openat(live->dir_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    MW_CLOSE int root = openat(live->memory_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -1;
     const struct open_how how = {

@@ -179,12 +179,21 @@ static bool parse_header(struct span *line, struct mw_mapping *map)
     return map->start < map->end && major <= UINT32_MAX && minor <= UINT32_MAX;
 }
 
+/* "7f00-…": a range, whether the rest is understood or not. */
+static bool begins_like_header(struct span line)
+{
+    while (line.at < line.end && hex_digit(*line.at) >= 0)
+        line.at++;
+    return take_char(&line, '-') && line.at < line.end && hex_digit(*line.at) >= 0;
+}
+
 struct smaps_parser {
     struct mw_mapping_list *list;
     struct mw_findings *findings;
     struct mw_mapping current;
     struct span name; /* of current */
     bool has_current;
+    bool is_lost;      /* the header of the counters that follow was not understood */
     bool last_is_bad;  /* the last line was not understood */
     bool is_cut;       /* the text ends within current */
     size_t next_field; /* where the search for a name starts */
@@ -319,18 +328,26 @@ static enum mw_status parse_line(struct smaps_parser *parser, struct span line)
     if (line.at == line.end)
         return MW_OK;
     if (hex_digit(*line.at) < 0) {
+        if (parser->is_lost)
+            return MW_OK;
         if (!parser->has_current || !parse_field(parser, &line))
             line_not_understood(parser);
         return MW_OK;
     }
     struct mw_mapping map = {0};
+    bool is_header = begins_like_header(line);
     if (!parse_header(&line, &map)) {
         line_not_understood(parser);
-        return MW_OK;
+        if (!is_header)
+            return MW_OK;
+        /* Its counters must not become those of the mapping before it. */
+        parser->is_lost = true;
+        return flush_current(parser);
     }
     enum mw_status status = flush_current(parser);
     if (status != MW_OK)
         return status;
+    parser->is_lost = false;
     line.end = line.at + mw_mapping_name_trim(line.at, (size_t)(line.end - line.at), &map.deleted);
     parser->current = map;
     parser->name = line;
@@ -339,10 +356,16 @@ static enum mw_status parse_line(struct smaps_parser *parser, struct span line)
     return MW_OK;
 }
 
+/* Behind the byte order mark that some editors put first. */
+static const char *skip_mark(const char *text, size_t length)
+{
+    return length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text;
+}
+
 static enum mw_status parse_text(struct smaps_parser *parser, const char *text, size_t length)
 {
     const char *end = text + length;
-    for (const char *at = text; at < end;) {
+    for (const char *at = skip_mark(text, length); at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline : end;
         parser->line_number++;
@@ -396,7 +419,7 @@ enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping
 
 bool mw_smaps_recognize(const char *text, size_t length)
 {
-    const char *end = text + length, *at = text;
+    const char *end = text + length, *at = skip_mark(text, length);
     while (at < end && (is_blank(*at) || *at == '\n' || *at == '\r'))
         at++;
     const char *newline = memchr(at, '\n', (size_t)(end - at));

@@ -9,8 +9,9 @@
  * smaps_rollup's single header. Lines that are not understood are counted as findings
  * ("smaps-line"), so are mappings that lack counters which the first one has ("smaps-incomplete"),
  * overlaps, which are cut ("smaps-order"), and a text that ends within a mapping
- * ("smaps-truncated"). Counters of newer kernels are passed over. MW_INVALID when not a single
- * mapping was found, MW_LIMIT, MW_NOMEM. Linear; one pass. */
+ * ("smaps-truncated"). Counters behind a header that is not understood are nobody's; those of newer
+ * kernels are passed over. MW_INVALID when not a single mapping was found, MW_LIMIT, MW_NOMEM.
+ * Linear; one pass. */
 enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping_list *list_out,
                               struct mw_findings *findings, struct mw_error *err) MW_MUST_CHECK;
 

@@ -214,6 +214,22 @@ static void test_mmapped_of_2_43(void **state)
     }
 }
 
+/* All mmapped blocks are free again; what mremap counted too much stays in mmapped_mem. */
+static void test_mmapped_drift_alone(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < heap_family_count; i++) {
+        if (heap_families[i].mmap_tail == 0)
+            continue;
+        struct heap_builder *heap = main_arena_only(&heap_families[i]);
+        heap->max_n_mmaps = 1;
+        heap->mmapped_mem += 16 * 10; /* ten reallocs */
+        heap->max_mmapped_mem = 1 << 20;
+        heap_thread(heap, STACKS, true);
+        walk_and_compare(heap, "drift without blocks");
+    }
+}
+
 /* fences: how many bytes of the old top are left; foreign: bytes of the other user of sbrk. */
 static void foreign_sbrk_build(struct heap_builder *heap, uint64_t left, uint64_t foreign)
 {
@@ -426,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_mmapped),
         cmocka_unit_test(test_mmapped_inside_a_region),
         cmocka_unit_test(test_mmapped_of_2_43),
+        cmocka_unit_test(test_mmapped_drift_alone),
         cmocka_unit_test(test_foreign_sbrk),
         cmocka_unit_test(test_foreign_sbrk_between_tcache_and_blocks),
         cmocka_unit_test(test_brk_fallback),

@@ -234,6 +234,50 @@ static void test_very_many_segments(void **state)
     free(bytes);
 }
 
+/* One name of many MiB for every one of many segments, and the notes more than once: time and
+ * memory stay those of one. */
+static void test_endless_name(void **state)
+{
+    (void)state;
+    enum { COUNT = 60000, NAME_BYTES = 32 << 20, NOTE_HEAD = 12 + 8, FILES_HEAD = 16 + 24 };
+    size_t headers = sizeof(Elf64_Ehdr) + sizeof(Elf64_Shdr);
+    size_t notes = headers + (COUNT + 8) * sizeof(Elf64_Phdr);
+    size_t length = notes + NOTE_HEAD + FILES_HEAD + NAME_BYTES;
+    uint8_t *bytes = calloc(1, length);
+    assert_non_null(bytes);
+    const Elf64_Ehdr header = {
+        .e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_type = ET_CORE,
+        .e_machine = EM_X86_64,
+        .e_phoff = headers,
+        .e_phentsize = sizeof(Elf64_Phdr),
+        .e_phnum = COUNT + 8,
+    };
+    memcpy(bytes, &header, sizeof header);
+    for (size_t i = 0; i < COUNT + 8; i++) {
+        Elf64_Phdr segment = {.p_type = PT_LOAD, .p_vaddr = HEAP + i * 2 * PAGE, .p_memsz = PAGE};
+        if (i >= COUNT)
+            segment =
+                (Elf64_Phdr){.p_type = PT_NOTE, .p_offset = notes, .p_filesz = length - notes};
+        memcpy(bytes + headers + i * sizeof segment, &segment, sizeof segment);
+    }
+    const uint32_t note[] = {5, FILES_HEAD + NAME_BYTES, NT_FILE};
+    const uint64_t files[] = {1, PAGE, HEAP, HEAP + COUNT * 2 * PAGE, 0};
+    memcpy(bytes + notes, note, sizeof note);
+    memcpy(bytes + notes + sizeof note, "CORE", 5);
+    memcpy(bytes + notes + NOTE_HEAD, files, sizeof files);
+    memset(bytes + notes + NOTE_HEAD + FILES_HEAD, 'n', NAME_BYTES - 1);
+    struct mw_image image;
+    alarm(30);
+    assert_int_equal(open_bytes(bytes, length, &image, NULL), MW_OK);
+    alarm(0);
+    free(bytes);
+    assert_int_equal(image.regions.count, COUNT);
+    assert_int_equal(strlen(image.regions.items[0].name), MW_LIMIT_NAME_BYTES);
+    assert_string_equal(image.regions.items[COUNT - 1].name, image.regions.items[0].name);
+    mw_image_close(&image);
+}
+
 static void test_what_is_refused(void **state)
 {
     (void)state;
@@ -606,6 +650,7 @@ int main(void)
         cmocka_unit_test(test_contents),
         cmocka_unit_test(test_aarch64),
         cmocka_unit_test(test_very_many_segments),
+        cmocka_unit_test(test_endless_name),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_segments_that_overlap),
         cmocka_unit_test(test_cut_anywhere),

@@ -435,6 +435,18 @@ static void test_first_thread_has_exited(void **state)
     if (headless.can & MW_CAN_READ)
         assert_int_equal(mw_image_read_u64(&headless, headless.at_random, &word), MW_OK);
     assert_int_equal(mw_image_refresh(&headless, &err), MW_OK);
+    assert_true(headless.arch != MW_ARCH_UNKNOWN);
+    assert_int_equal(headless.process.pid, pid);
+    assert_true(headless.process.vm_rss != MW_UNKNOWN);
+    assert_true(headless.process.has_settings);
+    size_t files = 0;
+    for (size_t i = 0; i < headless.regions.count; i++) {
+        int fd = mw_image_open_file(&headless, &headless.regions.items[i]);
+        files += fd >= 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    assert_true(files > 0);
     mw_image_close(&headless);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);

@@ -331,6 +331,37 @@ static void test_lines_that_make_no_sense(void **state)
     }
 }
 
+/* The counters behind a header that is not understood belong to no other mapping. */
+static void test_counters_of_a_lost_header(void **state)
+{
+    (void)state;
+    struct parsed parsed = parse_text("1000-2000 rw-p 00000000 00:00 0 \nRss: 4 kB\nSwap: 0 kB\n"
+                                      "3000-4000 rwxq 00000000 00:00 0 \nRss: 900 kB\nSwap: 1 kB\n"
+                                      "5000-6000 rw-p 00000000 00:00 0 \nRss: 8 kB\nSwap: 0 kB\n");
+    assert_int_equal(parsed.status, MW_OK);
+    assert_int_equal(parsed.list.count, 2);
+    assert_true(mw_mapping_counter(&parsed.list.items[0], MW_COUNTER_RSS) == kib(4));
+    assert_true(mw_mapping_counter(&parsed.list.items[0], MW_COUNTER_SWAP) == 0);
+    assert_true(mw_mapping_counter(&parsed.list.items[1], MW_COUNTER_RSS) == kib(8));
+    assert_int_equal(mw_finding_find(&parsed.findings, "smaps-line")->count, 1);
+    release(&parsed);
+}
+
+/* An editor of another system begins a text with a byte order mark. */
+static void test_byte_order_mark(void **state)
+{
+    (void)state;
+    static const char text[] = "\xef\xbb\xbf"
+                               "1000-2000 rw-p 00000000 00:00 0 \nRss: 4 kB\n";
+    struct parsed parsed = parse_text(text);
+    assert_int_equal(parsed.status, MW_OK);
+    assert_int_equal(parsed.list.count, 1);
+    assert_true(mw_mapping_counter(&parsed.list.items[0], MW_COUNTER_RSS) == kib(4));
+    assert_int_equal(parsed.findings.count, 0);
+    assert_true(mw_smaps_recognize(text, sizeof text - 1));
+    release(&parsed);
+}
+
 /* A kernel of next year, and a counter whose name was damaged: nothing is guessed. */
 static void test_unknown_counters(void **state)
 {
@@ -534,6 +565,8 @@ int main(void)
         cmocka_unit_test(test_pasted_text),
         cmocka_unit_test(test_rollup),
         cmocka_unit_test(test_lines_that_make_no_sense),
+        cmocka_unit_test(test_counters_of_a_lost_header),
+        cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_unknown_counters),
         cmocka_unit_test(test_overlap_is_cut),
         cmocka_unit_test(test_nothing_found),
