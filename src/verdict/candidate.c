@@ -166,9 +166,7 @@ static void candidate_evidence(struct mw_scope *scope, struct mw_verdict *verdic
 static void candidate_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_figures *figures = &scope->figures;
-    mw_verdict_rule_out(scope, verdict, "trimmable-free",
-                        "malloc keeps %s free, malloc_trim would release %s",
-                        MW_BYTES(mw_kept_bytes(scope)), MW_BYTES(figures->trimmable_bytes));
+    mw_rule_out_trimmable(scope, verdict);
     mw_verdict_rule_out(scope, verdict, "arena-proliferation", "%s arenas of threads hold %s free",
                         MW_COUNT(figures->other.count), MW_BYTES(figures->other.free_bytes));
     mw_verdict_rule_out(scope, verdict, "fragmentation", "%s in holes smaller than a page",

@@ -114,6 +114,21 @@ static void leak_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
                         MW_BYTES(scope->figures.in_use_bytes));
 }
 
+void mw_rule_out_trimmable(struct mw_scope *scope, struct mw_verdict *verdict)
+{
+    const struct mw_figures *figures = &scope->figures;
+    uint64_t kept = mw_kept_bytes(scope);
+    if (figures->is_resident)
+        mw_verdict_rule_out(scope, verdict, "trimmable-free",
+                            "malloc keeps %s free (%u%%), malloc_trim would release %s",
+                            MW_BYTES(kept), mw_percent(kept, figures->total_bytes),
+                            MW_BYTES(figures->trimmable_bytes));
+    else
+        mw_verdict_rule_out(scope, verdict, "trimmable-free",
+                            "%s free in malloc (%u%%), resident or not", MW_BYTES(kept),
+                            mw_percent(kept, figures->total_bytes));
+}
+
 static void stacks_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     uint64_t stacks = mw_category_bytes(scope, MW_CATEGORY_STACK_THREADS);
@@ -164,22 +179,37 @@ void mw_rule_arena_proliferation(struct mw_scope *scope)
     mw_remedy_other_allocator(scope, verdict);
 }
 
+static struct mw_phrase arenas_at_most(const struct mw_scope *scope)
+{
+    struct mw_phrase phrase = {""};
+    uint64_t limit = scope->figures.glibc->arena_limit;
+    if (limit != 0 && mw_known(limit))
+        snprintf(phrase.text, sizeof phrase.text, " of at most %s", MW_COUNT(limit));
+    return phrase;
+}
+
 /* Which part of its deciding evidence is missing. */
 static void arenas_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_arena_sums *other = &scope->figures.other, *main = &scope->figures.main;
     uint64_t arenas = mw_sum(other->count, main->count);
-    if (other->count >= 8 && other->free_bytes > main->free_bytes)
+    bool is_crowd = other->count >= 8 && other->free_bytes > main->free_bytes;
+    if (is_crowd && other->mostly_free_count <= other->count / 2)
         mw_verdict_rule_out(scope, verdict, "arena-proliferation",
                             "only %s of %s thread arenas are half free; their tops hold %s",
                             MW_COUNT(other->mostly_free_count), MW_COUNT(other->count),
                             MW_BYTES(other->top_bytes));
+    else if (is_crowd)
+        mw_verdict_rule_out(scope, verdict, "arena-proliferation",
+                            "only %s of %s thread arenas hold a fair part of what all hold free; "
+                            "the fullest holds %s",
+                            MW_COUNT(other->holding_count), MW_COUNT(other->count),
+                            MW_BYTES(other->free_bytes_max));
     else
-        mw_verdict_rule_out(
-            scope, verdict, "arena-proliferation",
-            "%s arena%s of at most %s; those of threads hold %s free, their tops %s",
-            MW_COUNT(arenas), MW_PLURAL(arenas), MW_COUNT(scope->figures.glibc->arena_limit),
-            MW_BYTES(other->free_bytes), MW_BYTES(other->top_bytes));
+        mw_verdict_rule_out(scope, verdict, "arena-proliferation",
+                            "%s arena%s%s; those of threads hold %s free, their tops %s",
+                            MW_COUNT(arenas), MW_PLURAL(arenas), arenas_at_most(scope).text,
+                            MW_BYTES(other->free_bytes), MW_BYTES(other->top_bytes));
 }
 
 static void trimmable_evidence(struct mw_scope *scope, struct mw_verdict *verdict)
@@ -273,14 +303,17 @@ void mw_rule_fragmentation(struct mw_scope *scope)
     reconciled_note(scope, verdict);
     uint64_t inside = mw_sum(parts->trimmable_inside, parts->holes);
     mw_verdict_figure(scope, verdict, "heap walk", parts->trimmable_inside,
-                      "of %s free outside tops and tcache, malloc_trim would release %s (%u%%)",
-                      MW_BYTES(inside), MW_BYTES(parts->trimmable_inside),
+                      "of %s free outside tops and tcache, %s %s (%u%%)", MW_BYTES(inside),
+                      figures->is_resident ? "malloc_trim would release" : "whole pages hold",
+                      MW_BYTES(parts->trimmable_inside),
                       mw_percent(parts->trimmable_inside, inside));
     mw_verdict_figure(scope, verdict, "heap walk", figures->in_use_count,
                       "%s live blocks (%s) lie between the holes", MW_COUNT(figures->in_use_count),
                       MW_BYTES(figures->in_use_bytes));
     leak_ruled_out(scope, verdict);
-    mw_verdict_rule_out(scope, verdict, "trimmable-free", "malloc_trim would release %s in all",
+    mw_verdict_rule_out(scope, verdict, "trimmable-free", "%s %s in all",
+                        figures->is_resident ? "malloc_trim would release"
+                                             : "whole pages of free chunks hold",
                         MW_BYTES(parts->trimmable));
     if (!figures->arenas_hold)
         arenas_ruled_out(scope, verdict);

@@ -35,7 +35,8 @@ void mw_remedy_trim(struct mw_scope *scope, struct mw_verdict *verdict)
     }
     /* The prediction is exact for the moment of the walk; the target runs on after it. */
     uint64_t slack = gain / 50;
-    mw_remedy_gain(remedy, gain - slack, mw_sum(gain, slack));
+    uint64_t there = mw_category_bytes(scope, MW_CATEGORY_MALLOC_FREE);
+    mw_remedy_gain(remedy, mw_least(gain - slack, there), mw_least(mw_sum(gain, slack), there));
     if (figures->other.top_bytes > 0)
         mw_text_set(scope, &remedy->basis,
                     "predicted page for page, 2%% either way; %s of thread arenas' tops stay",
@@ -114,7 +115,8 @@ void mw_remedy_arena_cap(struct mw_scope *scope, struct mw_verdict *verdict)
     if (mw_sum(figures->other.count, figures->main.count) <= count ||
         (in_force > 0 && in_force <= count))
         return;
-    uint64_t high = beyond_fullest(scope, count - 1);
+    uint64_t high = mw_least(beyond_fullest(scope, count - 1),
+                             mw_category_bytes(scope, MW_CATEGORY_MALLOC_FREE));
     uint64_t low = figures->arenas_hold ? mw_least(arena_cap_low(&figures->other, count), high) : 0;
     struct mw_remedy *remedy =
         mw_remedy_add(scope, verdict, "MALLOC_ARENA_MAX=%s, restart", MW_COUNT(count));
@@ -158,7 +160,7 @@ void mw_remedy_move_pin(struct mw_scope *scope, struct mw_verdict *verdict,
     struct mw_remedy *remedy = mw_remedy_add(
         scope, verdict, "allocate the block at 0x%llx before the peak, or free it after it",
         (unsigned long long)pin->block);
-    mw_remedy_gain(remedy, 0, pin->would_release_bytes);
+    mw_remedy_gain(remedy, 0, mw_least(pin->would_release_bytes, verdict->bytes));
     mw_text_set(scope, &remedy->basis,
                 "upper bound: that block and its like gone from the heap's end");
     mw_text_set(scope, &remedy->verify, "memwhy pins %s", MW_PID);

@@ -101,6 +101,9 @@ bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent,
                  uint64_t min_bytes);
 /* Sum of the top-level verdicts of class kept. */
 uint64_t mw_kept_bytes(const struct mw_scope *scope);
+/* Against trimmable-free: what malloc keeps free, and how much of it malloc_trim would release
+ * where residency is known. */
+void mw_rule_out_trimmable(struct mw_scope *scope, struct mw_verdict *verdict);
 /* The kept state that holds the most bytes, NULL when none does. */
 struct mw_verdict *mw_kept_largest(const struct mw_scope *scope);
 /* The runtime of this kind ("jvm"), or NULL. */

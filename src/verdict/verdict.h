@@ -92,7 +92,7 @@ struct mw_evidence {
     const struct mw_cgroup *cgroup;
     const struct mw_findings *findings;
     const struct mw_references *references; /* of the size that holds the most; NULL: not asked */
-    bool heap_was_read; /* false: mapping level only */
+    bool heap_was_read;                     /* false: mapping level only */
 };
 
 /* Evaluate all rules, charge, order. Reads nothing but `evidence`; linear in its arrays. MW_NOMEM,

@@ -261,6 +261,29 @@ static void test_arenas_need_eight_that_outweigh_main_and_are_mostly_free(void *
     }
 }
 
+/* All half free, but four of twelve hold nearly everything: that is what is said, and nothing of a
+ * limit that is not known. */
+static void test_arenas_say_which_evidence_is_missing(void **state)
+{
+    (void)state;
+    world_arena(&world, PAGES(5), PAGES(4), 0, PAGES(1));
+    for (int i = 0; i < 12; i++)
+        world_arena(&world, PAGES(i < 4 ? 40 : 0.25), PAGES(i < 4 ? 38 : 0), 0, 4096);
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    assert_string_equal(verdicts.items[0].id, "trimmable-free");
+    const char *why = why_not(&verdicts.items[0], "arena-proliferation");
+    assert_non_null(strstr(why, "only 4 of 12 thread arenas hold a fair part"));
+    mw_verdicts_deinit(&verdicts);
+
+    world_init(&world);
+    world_arena(&world, PAGES(50), PAGES(48), 0, PAGES(10));
+    world.allocator.arena_limit = MW_UNKNOWN;
+    verdicts = world_evaluate(&world);
+    why = why_not(&verdicts.items[0], "arena-proliferation");
+    assert_string_equal(why, "1 arena; those of threads hold 0.0 MiB free, their tops 0.0 MiB");
+    mw_verdicts_deinit(&verdicts);
+}
+
 static void test_arenas_leave_the_main_arena_to_trimmable(void **state)
 {
     (void)state;
@@ -514,6 +537,7 @@ int main(void)
         TEST(test_incident_jvm_is_arena_proliferation),
         TEST(test_incident_jvm_predicts_each_remedy),
         TEST(test_arenas_need_eight_that_outweigh_main_and_are_mostly_free),
+        TEST(test_arenas_say_which_evidence_is_missing),
         TEST(test_arenas_leave_the_main_arena_to_trimmable),
         TEST(test_fragmentation_below_a_fifth),
         TEST(test_fragmentation_is_not_hidden_by_the_top),
