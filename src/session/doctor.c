@@ -186,9 +186,11 @@ static int call_seize(const struct attempt *attempt)
 /* Run call in a child that ends at once. Killed by a filter counts as ENOSYS. */
 static int try_in_child(const struct attempt *attempt, int (*call)(const struct attempt *attempt))
 {
-    pid_t child = fork();
-    if (child == 0)
-        _exit(call(attempt) & 0xff);
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing of memwhy outlives it */
+        _exit(getppid() == parent ? call(attempt) & 0xff : 0);
+    }
     int state;
     if (child < 0)
         return errno;
