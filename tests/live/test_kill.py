@@ -117,10 +117,14 @@ class Target:
 
 
 def group_is_empty(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return True
+    """Whether nothing of it lives on; a child that dies with memwhy is given a moment to be
+    collected."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
     os.killpg(group, signal.SIGKILL)
     return False
 
