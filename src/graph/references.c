@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP = 256 << 10 };
+enum { STEP = 256 << 10, LOOK_PAGES = 32 << 10 };
+static const uint64_t SPAN_MAX = (uint64_t)1 << 40; /* of mappings, their empty parts included */
 
 struct search {
     mw_addr starts[MW_REFERENCES_BLOCKS_MAX]; /* ascending: what malloc returned */
@@ -80,22 +81,56 @@ static bool region_holds_pointers(const struct mw_mapping *map)
     return (map->perms & (wanted | MW_PERM_SHARED)) == wanted && !(map->vm_flags & MW_VM_IO);
 }
 
-static uint64_t region_bytes(const struct mw_mapping *map)
+/* What reading it costs. Without residency all of it is read. */
+static uint64_t region_bytes(const struct mw_image *image, const struct mw_mapping *map)
 {
-    return mw_mapping_knows(map, MW_COUNTER_RSS) ? mw_mapping_counter(map, MW_COUNTER_RSS)
-                                                 : mw_mapping_size(map);
+    bool is_sparse = (image->can & MW_CAN_PAGES) && mw_mapping_knows(map, MW_COUNTER_RSS);
+    return is_sparse ? mw_mapping_counter(map, MW_COUNTER_RSS) : mw_mapping_size(map);
 }
 
+/* [start, end), which is there. False: it breaks off, as in a core, which has the beginning of a
+ * mapping only. */
+static bool range_search(struct mw_image *image, mw_addr start, mw_addr end, struct search *search,
+                         uint64_t *buffer)
+{
+    for (mw_addr at = start; at < end; at += STEP) {
+        size_t want = end - at < STEP ? (size_t)(end - at) : STEP;
+        size_t got = mw_image_read_present(image, at, buffer, want);
+        words_search(search, buffer, got / 8, at);
+        if (got < want && image->kind != MW_IMAGE_LIVE)
+            return false;
+    }
+    return true;
+}
+
+static bool is_there(uint8_t flags)
+{
+    return flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED);
+}
+
+/* The runs of pages that are there: a mapping may be large and empty. */
 static enum mw_status region_search(struct mw_image *image, const struct mw_mapping *map,
                                     struct search *search, uint64_t *buffer,
                                     struct mw_context *context)
 {
-    for (mw_addr at = map->start; at < map->end; at += STEP) {
+    uint8_t flags[LOOK_PAGES];
+    uint64_t page = image->page_size;
+    for (mw_addr at = map->start, next; at < map->end; at = next) {
+        uint64_t left = map->end - at, count = left / page < LOOK_PAGES ? left / page : LOOK_PAGES;
+        next = count > 0 ? at + count * page : map->end;
         if (mw_context_canceled(context))
             return MW_CANCELED;
-        size_t want = map->end - at < STEP ? (size_t)(map->end - at) : STEP;
-        size_t got = mw_image_read_present(image, at, buffer, want);
-        words_search(search, buffer, got / 8, at);
+        if (count == 0 || mw_image_pages(image, at, (size_t)count, flags, NULL) != MW_OK) {
+            if (!range_search(image, at, next, search, buffer))
+                return MW_OK;
+            continue;
+        }
+        for (size_t first = 0, last; first < count; first = last) {
+            for (last = first + 1; last < count && is_there(flags[last]) == is_there(flags[first]);)
+                last++;
+            if (is_there(flags[first]))
+                (void)range_search(image, at + first * page, at + last * page, search, buffer);
+        }
     }
     return MW_OK;
 }
@@ -112,16 +147,19 @@ enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunk
         return mw_fail(err, MW_NOMEM, "out of memory searching for references");
     struct search search;
     search_init(&search, chunks, count, size_bytes);
+    uint64_t looked_at = 0; /* read or not */
     struct mw_references result = {.size_bytes = size_bytes, .sampled = count, .is_complete = true};
     for (size_t i = 0; i < image->regions.count; i++) {
         const struct mw_mapping *map = &image->regions.items[i];
         if (!region_holds_pointers(map))
             continue;
-        if (result.bytes_read + region_bytes(map) > bytes_max) {
+        uint64_t bytes = region_bytes(image, map), span = mw_mapping_size(map);
+        if (bytes > bytes_max - result.bytes_read || span > SPAN_MAX - looked_at) {
             result.is_complete = false;
             continue;
         }
-        result.bytes_read += region_bytes(map);
+        result.bytes_read += bytes;
+        looked_at += span;
         enum mw_status status = region_search(image, map, &search, buffer, context);
         if (status != MW_OK)
             return mw_fail(err, status, "canceled");

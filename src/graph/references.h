@@ -21,8 +21,8 @@ struct mw_references {
 enum { MW_REFERENCES_BLOCKS_MAX = 256 };
 
 /* Look for pointers into [chunk + 16, chunk + size + 8) of each chunk (count ≤ 256). Gives up
- * (is_complete false) beyond bytes_max of memory. MW_NOMEM, MW_INVALID, MW_CANCELED.
- * Cost: about a second for 2 GiB. */
+ * (is_complete false) beyond bytes_max of memory, or 1 TiB of mappings. MW_NOMEM, MW_INVALID,
+ * MW_CANCELED. Cost: about a second for 2 GiB. */
 enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunks, size_t count,
                                     uint64_t size_bytes, uint64_t bytes_max,
                                     struct mw_context *context, struct mw_references *out,

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -368,6 +369,64 @@ static void test_static_musl_by_its_secret(void **state)
     mw_image_close(&image);
 }
 
+/* A core may say that a library is of any size, and have nothing of it. */
+static void test_library_without_bytes(void **state)
+{
+    (void)state;
+    static const struct mw_heap_walker *const walkers[] = {&mw_jemalloc_walker,
+                                                           &mw_tcmalloc_walker};
+    const struct mw_image_memory_part parts[] = {
+        part(PAGE, NULL, (uint64_t)1 << 60, MW_PERM_READ, "/usr/lib/libjemalloc.so.2"),
+        part((uint64_t)1 << 61, NULL, (uint64_t)1 << 60, MW_PERM_READ, "/usr/lib/libtcmalloc.so.4"),
+    };
+    struct mw_image image;
+    struct mw_allocator allocator;
+    assert_int_equal(mw_image_open_memory(parts, 2, &image, NULL), MW_OK);
+    image.can &= ~(unsigned)MW_CAN_PAGES;
+    alarm(20);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(walkers[i]->probe(&image, &allocator, NULL), MW_OK);
+        assert_string_equal(allocator.version, "");
+    }
+    alarm(0);
+    mw_image_close(&image);
+}
+
+static const struct mw_image_ops *counted;
+static uint64_t reads;
+
+static void counting_read(struct mw_image *image, mw_addr address, void *buffer, size_t length,
+                          size_t *got_out)
+{
+    reads++;
+    counted->read(image, address, buffer, length, got_out);
+}
+
+/* The search for musl's secret ends, however many mappings there are. */
+static void test_secret_in_many_mappings(void **state)
+{
+    (void)state;
+    enum { COUNT = 4000, SIZE = 64 * PAGE };
+    static uint8_t bytes[SIZE];
+    struct mw_image_memory_part *parts = calloc(COUNT, sizeof *parts);
+    assert_non_null(parts);
+    put64(bytes, 8, 0x0123456789abcdef);
+    for (size_t i = 0; i < COUNT; i++)
+        parts[i] = part(0x10000000 + i * 2 * SIZE, bytes, SIZE, RW, NULL);
+    struct mw_image image;
+    struct mw_allocator allocator;
+    assert_int_equal(mw_image_open_memory(parts, COUNT, &image, NULL), MW_OK);
+    image.at_random = 0x10000000;
+    struct mw_image_ops ops = *(counted = image.ops);
+    ops.read = counting_read;
+    image.ops = &ops;
+    assert_int_equal(mw_musl_walker.probe(&image, &allocator, NULL), MW_NOT_FOUND);
+    assert_in_range(reads, COUNT, 70000);
+    image.ops = counted;
+    mw_image_close(&image);
+    free(parts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +437,8 @@ int main(void)
         cmocka_unit_test(test_foreign_allocator_by_name),
         cmocka_unit_test(test_glibc_is_not_foreign),
         cmocka_unit_test(test_static_musl_by_its_secret),
+        cmocka_unit_test(test_library_without_bytes),
+        cmocka_unit_test(test_secret_in_many_mappings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

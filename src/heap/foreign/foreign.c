@@ -148,7 +148,7 @@ static void version_from_constants(struct mw_image *image, const struct mw_mappi
         for (mw_addr at = map->start; at < map->end && searched < SEARCH_MAX; at += STEP - 128) {
             size_t room = map->end - at < STEP ? (size_t)(map->end - at) : STEP;
             size_t got = constants_read(image, fd, map, at, bytes, room);
-            searched += got;
+            searched += room; /* read or not: a core may lack all of it */
             for (size_t k = 0; k < got; k++) {
                 size_t length =
                     k == 0 || bytes[k - 1] == '\0' || skip ? match(bytes + k, got - k) : 0;
@@ -251,8 +251,8 @@ static bool is_plain(const struct mw_mapping *map)
 /* A page of a plain mapping that begins with the secret: mallocng's struct meta_area. */
 static bool has_meta_area(struct mw_image *image)
 {
-    enum { PAGES_MAX = 64 };
-    uint64_t random[2], word;
+    enum { PAGES_MAX = 64, PAGES_MAX_IN_ALL = 1 << 16 };
+    uint64_t random[2], word, pages_left = PAGES_MAX_IN_ALL;
     if (!(image->can & MW_CAN_READ) || image->at_random == 0 ||
         mw_image_read(image, image->at_random, random, sizeof random) != MW_OK || random[1] == 0)
         return false;
@@ -260,7 +260,12 @@ static bool has_meta_area(struct mw_image *image)
         const struct mw_mapping *map = &image->regions.items[i];
         if (!is_plain(map) || (map->name[0] != '\0' && strcmp(map->name, "[heap]") != 0))
             continue;
-        for (size_t page = 0; page < PAGES_MAX && page * 4096 < mw_mapping_size(map); page++)
+        uint64_t pages = mw_mapping_size(map) / 4096;
+        pages = pages < PAGES_MAX ? pages : PAGES_MAX;
+        if (pages > pages_left)
+            return false;
+        pages_left -= pages;
+        for (size_t page = 0; page < pages; page++)
             if (mw_image_read_present(image, map->start + page * 4096, &word, sizeof word) ==
                     sizeof word &&
                 word == random[1])
