@@ -42,6 +42,11 @@ struct mw_live_call_thread {
                       * so this may be wrongly true, and wrongly false only in a deeper stack */
 };
 
+struct mw_live_call_syscall {
+    int number;
+    uint64_t args[6];
+};
+
 struct mw_live_call_request {
     mw_addr function; /* must lie in an executable mapping */
     uint64_t args[MW_LIVE_CALL_ARGS_MAX];
@@ -51,6 +56,12 @@ struct mw_live_call_request {
      * another thread of memwhy's, so it may read the target but not wait for it. NULL: never. */
     bool (*busy)(const struct mw_live_call_thread *thread, void *user);
     void *busy_user;
+
+    /* System calls that the function makes, with the arguments that a filter may look at. If a
+     * seccomp filter of the thread would kill it for one of them (or for the signal return), the
+     * call is refused. Filters that cannot be read (seccomp_unknown) are no reason. */
+    const struct mw_live_call_syscall *syscalls;
+    size_t syscalls_count;
 
     unsigned attempts;         /* rounds over the threads; 0: 20 */
     uint64_t attempt_pause_ns; /* between rounds; 0: 5 ms */
@@ -64,23 +75,23 @@ struct mw_live_call_request {
 };
 
 struct mw_live_call_result {
-    pid_t tid;           /* the thread that ran it */
-    int syscall;         /* the system call that was interrupted, -1 for user mode */
-    uint64_t stopped_ns; /* that thread stood still, before the call */
-    uint64_t elapsed_ns; /* from the entry until the end was seen; the end is looked for in steps
-                          * that grow from 0.1 to 20 ms */
-    unsigned attempts;   /* rounds that were needed, 1 and up */
-    unsigned stops;      /* by signals that came meanwhile; we ourselves never stop it again */
+    pid_t tid;            /* the thread that ran it */
+    int syscall;          /* the system call that was interrupted, -1 for user mode */
+    uint64_t stopped_ns;  /* that thread stood still, before the call */
+    uint64_t elapsed_ns;  /* from the entry until the end was seen; the end is looked for in steps
+                           * that grow from 0.1 to 20 ms */
+    unsigned attempts;    /* rounds that were needed, 1 and up */
+    bool seccomp_unknown; /* the thread has filters that we are not allowed to read */
+    unsigned stops;       /* by signals that came meanwhile; we ourselves never stop it again */
 };
 
 /* Call request->function in process pid and wait for its end. *out is filled on MW_OK.
  *
- * MW_UNSUPPORTED: a 32-bit or strict-seccomp target, user shadow stacks, no signal return sequence,
- *     a kernel without what is needed. MW_INVALID: arguments. MW_PERM: not allowed, or already
- *     traced. MW_GONE: exited (also before the function ended).
- * MW_LIMIT: no thread could be used in all attempts (busy, on another stack, no room), the target
- *     is stopped by job control, or the function has not ended in time: then it goes on by itself
- *     and the text says so.
+ * MW_UNSUPPORTED: a 32-bit or strict-seccomp target, a filter that kills, user shadow stacks, no
+ * signal return sequence, a kernel without what is needed. MW_INVALID: arguments. MW_PERM: not
+ * allowed, or already traced. MW_GONE: exited (also before the function ended). MW_LIMIT: no thread
+ * could be used in all attempts (busy, on another stack, no room), the target is stopped by job
+ * control, or the function has not ended in time: then it goes on by itself and the text says so.
  * Cost: 0.1–0.3 ms beside the function itself, plus one reading of /proc/PID/maps. Thread-safe. */
 enum mw_status mw_live_call(pid_t pid, const struct mw_live_call_request *request,
                             struct mw_live_call_result *out, struct mw_error *err) MW_MUST_CHECK;

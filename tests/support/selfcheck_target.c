@@ -175,13 +175,26 @@ int kills_wanted(void)
     return wanted ? (int)strtol(wanted, NULL, 10) : 200;
 }
 
-void kill_at_random(struct target *target, void (*act)(struct target *), unsigned *seed)
+long act_duration_us(struct target *target, void (*act)(struct target *))
+{
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint64_t began = now_ns();
+        act(target);
+        uint64_t took = now_ns() - began;
+        best = took < best ? took : best;
+    }
+    return (long)(best / 1000);
+}
+
+void kill_at_random(struct target *target, void (*act)(struct target *), long duration_us,
+                    unsigned *seed)
 {
     pid_t child = fork();
     if (child == 0)
         for (;;)
             act(target);
-    sleep_us(300 + rand_r(seed) % 3000);
+    sleep_us(100 + rand_r(seed) % (3 * duration_us + 100));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
 }

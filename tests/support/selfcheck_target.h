@@ -55,8 +55,13 @@ struct kill_mode {
 extern const struct kill_mode kill_modes[];
 extern const unsigned kill_mode_count;
 
-/* Start a process that does act(target) for ever, and kill it at a random moment. */
-void kill_at_random(struct target *target, void (*act)(struct target *), unsigned *seed);
+/* How long act(target) takes, in microseconds: the best of a few. */
+long act_duration_us(struct target *target, void (*act)(struct target *));
+
+/* Start a process that does act(target) for ever, and kill it within about three times duration_us,
+ * at a random moment. */
+void kill_at_random(struct target *target, void (*act)(struct target *), long duration_us,
+                    unsigned *seed);
 
 /* The same once, dying before or after (counted in turn) the step-th system call by which it
  * touches a target. False when it ended before that. */

@@ -131,18 +131,22 @@ static struct counts *current;
 
 static void *short_life(void *unused)
 {
+    uint64_t until = now_ns() + 200000;
     atomic_fetch_add(&current->threads_made, 1);
+    while (now_ns() < until)
+        atomic_fetch_add(&current->counter[CHURNERS], 1);
     return unused;
 }
 
-/* Makes threads without a break; each lives a few microseconds. */
+/* Makes threads without a break; each lives 0.2 ms. */
 static void *churn(void *argument)
 {
     size_t index = (size_t)(uintptr_t)argument;
     while (!current->stop) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, short_life, NULL) == 0)
-            pthread_join(thread, NULL);
+            pthread_detach(thread);
+        usleep(50);
         atomic_fetch_add(&current->counter[index], 1);
     }
     return NULL;
@@ -163,15 +167,17 @@ static void test_threads_that_appear_and_go(void **state)
     (void)state;
     struct counts *counts = counts_new();
     pid_t pid = process_start(counts, run_churn);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 300; i++) {
         struct mw_live_freeze *freeze = assert_frozen(pid, NULL);
+        uint64_t made = counts->threads_made, spun = counts->counter[CHURNERS];
         assert_true(freeze->thread_count >= CHURNERS);
         for (size_t t = 1; t < freeze->thread_count; t++)
             assert_true(freeze->threads[t - 1].tid < freeze->threads[t].tid);
-        uint64_t made = counts->threads_made;
-        if (i % 10 == 0)
-            assert_still(counts, CHURNERS);
+        if (i % 30 == 0)
+            assert_still(counts, CHURNERS + 1);
+        sleep_us(100);
         assert_int_equal(counts->threads_made, made);
+        assert_int_equal(counts->counter[CHURNERS], spun);
         mw_live_freeze_end(freeze, NULL);
         sleep_us(i * 17 % 900);
     }
@@ -274,9 +280,12 @@ static void test_job_control(void **state)
     struct mw_live_freeze *freeze = assert_frozen(target.pid, NULL);
     assert_true(freeze->threads[0].has_registers);
     mw_live_freeze_end(freeze, NULL);
-    assert_true(status_has(target.pid, "State:\tT (stopped)"));
-    kill(target.pid, SIGCONT);
+    assert_true(wait_until(status_has(target.pid, "State:\tT (stopped)")));
+    uint64_t progress = target.shared->progress;
     target_poke(&target);
+    sleep_us(5000);
+    assert_int_equal(target.shared->progress, progress);
+    kill(target.pid, SIGCONT);
     assert_true(wait_until(target.shared->progress == 2));
 
     freeze = assert_frozen(target.pid, NULL);
@@ -473,8 +482,9 @@ static void test_kills(void **state)
     for (unsigned m = 0; m < kill_mode_count; m++) {
         struct target target = target_start(kill_modes[m].name);
         uint64_t mask = target_mask(&target);
+        long duration_us = act_duration_us(&target, freeze_a_moment);
         for (int i = 0; i < kills_wanted() * 3 / 2 / (int)kill_mode_count + 1; i++) {
-            kill_at_random(&target, freeze_a_moment, &seed);
+            kill_at_random(&target, freeze_a_moment, duration_us, &seed);
             assert_survived(&target, &kill_modes[m], mask, i);
         }
         assert_no_eintr(&target, &kill_modes[m]);
