@@ -14,6 +14,7 @@ static const char *const class_names[] = {
     [MW_CLASS_OUTSIDE] = "outside", [MW_CLASS_NEEDED] = "needed",
 };
 
+/* Those that a rule of src/verdict can give: a gate that can never be hit guards nothing. */
 static const char *const verdict_ids[] = {
     "arena-proliferation",
     "heap-top-pinned",
@@ -23,22 +24,15 @@ static const char *const verdict_ids[] = {
     "native-leak",
     "unbounded-growth",
     "allocator-cache",
-    "lazy-free",
-    "thp-bloat",
-    "thp-stacks",
     "thread-stacks",
     "managed-live",
-    "managed-unused",
     "runtime-native",
     "untracked-native",
     "direct-buffers",
     "file-maps",
     "shared-memory",
-    "copy-on-write",
-    "mapping-leak",
     "kernel-memory",
     "page-cache",
-    "device-memory",
     "swapped",
     "healthy",
 };
@@ -207,9 +201,20 @@ static uint64_t figure_value(const struct mw_analysis *analysis, const char *nam
     return sum_allocators(analysis, name);
 }
 
+/* An allocator that was recognised and not walked may hold more of it. */
+static bool is_lower_bound(const struct mw_gate *gate, const struct mw_analysis *analysis)
+{
+    const struct mw_account *account = &analysis->account;
+    const struct mw_account_row *unsplit = &account->rows[MW_CATEGORY_MALLOC_UNSPLIT];
+    return needs_heap(gate) && strcmp(gate->name, "arenas") != 0 &&
+           (account->has_rss ? unsplit->rss_bytes : unsplit->size_bytes) > 0;
+}
+
 static uint64_t gate_figure(const struct mw_gate *gate, const struct mw_analysis *analysis)
 {
     if (needs_heap(gate) && !analysis->heap_was_read)
+        return MW_UNKNOWN;
+    if (strcmp(gate->name, "growing") == 0) /* no rule can tell from one moment */
         return MW_UNKNOWN;
     int verdict_class = name_index(class_names, COUNT_OF(class_names), gate->name);
     if (verdict_class >= 0)
@@ -252,7 +257,13 @@ enum mw_gate_result mw_gate_check(const struct mw_gate *gate, const struct mw_an
     double share = gate->percent / 100 * (double)rss;
     int order = gate->percent >= 0 ? ((double)actual > share) - ((double)actual < share)
                                    : (actual > gate->value) - (actual < gate->value);
-    return holds(gate->op, order) ? MW_GATE_HIT : MW_GATE_MISS;
+    bool hit = holds(gate->op, order);
+    if (!is_lower_bound(gate, analysis))
+        return hit ? MW_GATE_HIT : MW_GATE_MISS;
+    /* Only what more bytes would not change is decided. */
+    if (gate->op == MW_GATE_GT || gate->op == MW_GATE_GE)
+        return hit ? MW_GATE_HIT : MW_GATE_UNKNOWN;
+    return hit || order < 0 ? MW_GATE_UNKNOWN : MW_GATE_MISS;
 }
 
 bool mw_gate_is_bytes(const struct mw_gate *gate)

@@ -24,7 +24,9 @@ enum mw_status mw_gate_parse(const char *text, struct mw_gate *gate_out,
                              struct mw_error *err) MW_MUST_CHECK;
 
 /* *actual_out is the figure, MW_UNKNOWN when it is not known: then the result is UNKNOWN. A figure
- * of a heap that was not read is not known, nor is a class that such a heap decides. */
+ * of a heap that was not read is not known, nor is a class that such a heap decides; beside an
+ * allocator that was not walked it is a lower bound, and the result is UNKNOWN when more would
+ * change it. */
 enum mw_gate_result mw_gate_check(const struct mw_gate *gate, const struct mw_analysis *analysis,
                                   uint64_t *actual_out);
 
