@@ -78,9 +78,15 @@ static enum mw_status blocks_sample(void *user, const struct mw_heap_segment *se
     return MW_OK;
 }
 
+static void samples_restart(void *user)
+{
+    mw_block_samples_clear(user);
+}
+
 struct mw_heap_visitor mw_block_samples_visitor(struct mw_block_samples *samples)
 {
-    return (struct mw_heap_visitor){.user = samples, .blocks = blocks_sample};
+    return (struct mw_heap_visitor){
+        .user = samples, .blocks = blocks_sample, .restart = samples_restart};
 }
 
 const mw_addr *mw_block_samples_of(const struct mw_block_samples *samples, uint64_t size_bytes,

@@ -13,17 +13,15 @@
 enum { LEB_BYTES_MAX = 10, GLIBC_HEADER_BYTES = 16 };
 #define LOG_BYTES_MAX ((size_t)8 << 30)
 
-static void log_clear(struct mw_block_log *log)
+static void log_restart(void *user)
 {
+    struct mw_block_log *log = user;
     log->segment_count = log->byte_count = 0;
 }
 
-/* Segments come in ascending order: one that does not begins a new walk. */
 static enum mw_status log_segment(void *user, const struct mw_heap_segment *segment)
 {
     struct mw_block_log *log = user;
-    if (log->segment_count > 0 && segment->start <= log->segments[log->segment_count - 1].start)
-        log_clear(log);
     struct {
         struct mw_block_log_segment *items;
         size_t count, room;
@@ -72,7 +70,11 @@ static enum mw_status log_blocks(void *user, const struct mw_heap_segment *segme
 struct mw_heap_visitor mw_block_log_visitor(struct mw_block_log *log)
 {
     return (struct mw_heap_visitor){
-        .user = log, .segment_begin = log_segment, .blocks = log_blocks};
+        .user = log,
+        .segment_begin = log_segment,
+        .blocks = log_blocks,
+        .restart = log_restart,
+    };
 }
 
 static uint64_t leb_read(const uint8_t **at, const uint8_t *end)

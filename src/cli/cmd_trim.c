@@ -42,6 +42,7 @@ static enum mw_exit print_pages(struct mw_cli *cli)
     if (mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code)) {
         mw_trim_predict(&analysis, &trim);
         enum mw_status emitted = ranges.status;
+        mw_trim_ranges_sort(&ranges);
         if (emitted == MW_OK)
             emitted = mw_report_trim_pages(&ranges, cli->out, &err);
         else

@@ -51,15 +51,16 @@ struct mw_heap_segment {
 
 #define MW_ARENA_NONE UINT32_MAX
 
-/* Sees every block of every segment in ascending order; blocks tile their segment. Any member may
- * be NULL. A status other than MW_OK ends the walk with it. Called while the target is stopped:
- * be quick. */
+/* Sees every block of every segment: segments in any order, the blocks of one in ascending order,
+ * tiling it. Any member may be NULL. A status other than MW_OK ends the walk with it. Called while
+ * the target is stopped: be quick. */
 struct mw_heap_visitor {
     void *user;
     enum mw_status (*segment_begin)(void *user, const struct mw_heap_segment *segment);
     enum mw_status (*blocks)(void *user, const struct mw_heap_segment *segment,
                              const struct mw_block *blocks, size_t count);
     enum mw_status (*segment_end)(void *user, const struct mw_heap_segment *segment);
+    void (*restart)(void *user); /* the walk begins anew: forget everything */
 };
 
 struct mw_arena {
@@ -151,6 +152,7 @@ struct mw_heap_options {
     /* Called for every run of resident pages that malloc_trim(0) would release (of all pages when
      * residency is not known); NULL: not wanted. */
     void (*trim_range)(void *user, mw_addr start, mw_addr end);
+    void (*trim_restart)(void *user); /* as a visitor's restart; NULL: none */
     void *trim_user;
     bool classify_content; /* sample what free chunks last held */
 };
@@ -163,7 +165,9 @@ struct mw_heap_walker {
     enum mw_status (*probe)(struct mw_image *image, struct mw_allocator *allocator_out,
                             struct mw_error *err);
 
-    /* Walk everything. The image is stopped by the caller. MW_CANCELED, MW_NOMEM; damage is a
+    /* Walk everything. The image is stopped by the caller; between arenas the walk may let it go
+     * and stop it again, so that no pause is longer than context->pause_ns_max where that can be
+     * helped; it may also return with the image running (image->stopped tells). MW_CANCELED, MW_NOMEM; damage is a
      * finding. MW_LIMIT with text "busy" when a lock is held: let go and try again. NULL: this
      * allocator can be recognised and not walked. */
     enum mw_status (*walk)(struct mw_image *image, const struct mw_heap_options *options,

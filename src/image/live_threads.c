@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { PATIENCE = 10, NICE_URGENT = -20 };
+enum { PATIENCE = 10, PATIENCE_NS_MIN = 100000000, NICE_URGENT = -20 };
 
 /* On a busy machine the scheduler would take turns with us while the target waits: ask to be served
  * first for these milliseconds. Without the right to it nothing changes. */
@@ -72,6 +72,8 @@ enum mw_status mw_live_stop(struct mw_image *image, struct mw_error *err)
         return mw_fail(err, MW_UNSUPPORTED,
                        "cannot stop process %d: this /proc is of another pid namespace", live->pid);
     uint64_t pause_ns_max = live->context ? live->context->pause_ns_max : 0;
+    if (pause_ns_max && pause_ns_max < PATIENCE_NS_MIN / PATIENCE)
+        pause_ns_max = PATIENCE_NS_MIN / PATIENCE;
     const struct mw_live_freeze_options options = {
         .hold_ns = pause_ns_max < UINT64_MAX / PATIENCE ? pause_ns_max * PATIENCE : 0,
         .names = image->thread_count == 0,

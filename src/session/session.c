@@ -48,14 +48,13 @@ static void wait_before_retry(unsigned attempt)
 struct sampled_options {
     struct mw_heap_options heap;
     struct mw_heap_visitor visitors[VISITORS_MAX];
-    struct mw_block_samples *samples;
 };
 
 static void sampled_options_init(struct sampled_options *sampled,
                                  const struct mw_analysis_options *options,
                                  struct mw_block_samples *samples)
 {
-    *sampled = (struct sampled_options){.heap = options->heap, .samples = samples};
+    *sampled = (struct sampled_options){.heap = options->heap};
     if (!samples || options->heap.visitor_count >= VISITORS_MAX)
         return;
     for (size_t i = 0; i < options->heap.visitor_count; i++)
@@ -77,7 +76,8 @@ static enum mw_status walk_once(struct mw_analysis *analysis, const struct mw_he
     const struct mw_finding *expired = mw_finding_find(image_findings, "pause-expired");
     uint64_t expired_before = expired ? expired->count : 0;
     status = walker->walk(&analysis->image, &options->heap, context, allocator, findings, err);
-    mw_image_resume(&analysis->image);
+    if (analysis->image.stopped)
+        mw_image_resume(&analysis->image);
     expired = mw_finding_find(image_findings, "pause-expired");
     if (expired && expired->count > expired_before)
         allocator->reconciled = false; /* it ran on while it was read */
@@ -105,6 +105,16 @@ static void allocator_reset(struct mw_allocator *allocator)
     *allocator = kept;
 }
 
+/* Whoever listens to the walk must forget what it has heard. */
+static void listeners_restart(const struct mw_heap_options *options)
+{
+    for (size_t i = 0; i < options->visitor_count; i++)
+        if (options->visitors[i].restart)
+            options->visitors[i].restart(options->visitors[i].user);
+    if (options->trim_restart)
+        options->trim_restart(options->trim_user);
+}
+
 static enum mw_status walk_until_sound(struct mw_analysis *analysis,
                                        const struct mw_heap_walker *walker,
                                        const struct sampled_options *options,
@@ -122,8 +132,7 @@ static enum mw_status walk_until_sound(struct mw_analysis *analysis,
         }
         mw_findings_deinit(&findings);
         allocator_reset(allocator);
-        if (options->samples)
-            mw_block_samples_clear(options->samples);
+        listeners_restart(&options->heap);
         wait_before_retry(attempt);
         struct mw_error refresh_error;
         if (mw_image_refresh(&analysis->image, &refresh_error) != MW_OK) {

@@ -32,21 +32,44 @@ void mw_trim_predict(const struct mw_analysis *analysis, struct mw_trim *trim_ou
 static void range_take(void *user, mw_addr start, mw_addr end)
 {
     struct mw_trim_ranges *ranges = user;
-    struct mw_trim_range *last = ranges->count ? &ranges->items[ranges->count - 1] : NULL;
-    if (last && start < last->end) {
-        ranges->count = 0; /* ranges ascend: this is another walk */
-        last = NULL;
-    }
-    if (last && start == last->end)
-        last->end = end;
-    else if (ranges->status == MW_OK)
+    if (ranges->status == MW_OK)
         ranges->status = mw_vec_push(ranges, MW_LIMIT_CLAIMS, (struct mw_trim_range){start, end});
+}
+
+static void ranges_restart(void *user)
+{
+    struct mw_trim_ranges *ranges = user;
+    ranges->count = 0;
+    ranges->status = MW_OK;
 }
 
 void mw_trim_ranges_collect(struct mw_trim_ranges *ranges, struct mw_heap_options *options)
 {
     options->trim_range = range_take;
+    options->trim_restart = ranges_restart;
     options->trim_user = ranges;
+}
+
+static int range_compare(const void *a, const void *b)
+{
+    mw_addr left = ((const struct mw_trim_range *)a)->start;
+    mw_addr right = ((const struct mw_trim_range *)b)->start;
+    return left < right ? -1 : left > right;
+}
+
+void mw_trim_ranges_sort(struct mw_trim_ranges *ranges)
+{
+    size_t kept = 0;
+    if (ranges->count > 1)
+        qsort(ranges->items, ranges->count, sizeof *ranges->items, range_compare);
+    for (size_t i = 0; i < ranges->count; i++) {
+        struct mw_trim_range *last = kept ? &ranges->items[kept - 1] : NULL;
+        if (last && ranges->items[i].start <= last->end)
+            last->end = last->end > ranges->items[i].end ? last->end : ranges->items[i].end;
+        else
+            ranges->items[kept++] = ranges->items[i];
+    }
+    ranges->count = kept;
 }
 
 void mw_trim_ranges_deinit(struct mw_trim_ranges *ranges)

@@ -33,6 +33,8 @@ struct mw_trim_ranges {
     enum mw_status status; /* of collecting */
 };
 void mw_trim_ranges_collect(struct mw_trim_ranges *ranges, struct mw_heap_options *options);
+/* Into ascending order, neighbours joined. */
+void mw_trim_ranges_sort(struct mw_trim_ranges *ranges);
 void mw_trim_ranges_deinit(struct mw_trim_ranges *ranges);
 
 #endif

@@ -71,7 +71,7 @@ static void on_trim(void *user, mw_addr start, mw_addr end)
 
 void heap_walk(struct mw_image *image, struct mw_context *context, struct heap_walked *walked)
 {
-    struct mw_heap_visitor visitor = {walked, on_begin, on_blocks, on_end};
+    struct mw_heap_visitor visitor = {walked, on_begin, on_blocks, on_end, NULL};
     const struct mw_heap_options options = {
         .visitors = &visitor,
         .visitor_count = 1,

@@ -167,7 +167,18 @@ enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
                                      const struct mw_glibc_segment *segment,
                                      const struct mw_glibc_sink *sink, mw_addr *end_out);
 
-/* tally.c: the pass over all segments that fills the allocator's account. */
-enum mw_status mw_glibc_tally(struct mw_glibc *glibc, struct mw_allocator *allocator);
+/* tally.c: the pass over all segments that fills the allocator's account. It may go on over several
+ * stops of the target: each round has its own struct mw_glibc, an arena is tallied in one round. */
+struct mw_glibc_tally;
+struct mw_glibc_tally *mw_glibc_tally_new(struct mw_allocator *allocator);
+void mw_glibc_tally_free(struct mw_glibc_tally *tally);
+
+/* Tally the arenas that earlier rounds left, until all are done or until_ns has passed (0: no
+ * bound; one at least is done). */
+enum mw_status mw_glibc_tally_arenas(struct mw_glibc_tally *tally, struct mw_glibc *glibc,
+                                     uint64_t until_ns, bool *all_done_out);
+
+/* The last round: mmapped blocks, sums, arrays handed to the allocator. */
+enum mw_status mw_glibc_tally_finish(struct mw_glibc_tally *tally, struct mw_glibc *glibc);
 
 #endif

@@ -3,6 +3,8 @@
  * Each batch of blocks goes to: the split and residency of its segment, the totals of its arena,
  * the histogram, the trim simulation, the pins, the sampler of free content, and the visitors of
  * the caller. Conservation per segment: in use + free + metadata (skipped is in it) = size. */
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "heap/content.h"
 #include "heap/glibc/retain.h"
@@ -19,7 +21,7 @@ enum {
     PINS_MAX = 256,
 };
 
-struct tally {
+struct mw_glibc_tally {
     struct mw_glibc *glibc;
     struct mw_allocator *allocator;
     struct mw_glibc_segment *segment;
@@ -31,10 +33,13 @@ struct tally {
     uint64_t top_rss, sample_credit;
     uint64_t interior_free_rss; /* free, resident, no top and no tcache */
     MW_VEC(struct mw_pin) pin_rows;
+    MW_VEC(struct mw_arena) arenas;          /* done */
+    MW_VEC(struct mw_heap_segment) segments; /* of them, and mmapped ones */
+    bool is_sound;                           /* every sum so far is glibc's own */
 };
 
 /* What a free block last held, one sample per SAMPLE_STEP resident bytes. */
-static void content_sample(struct tally *tally, const struct mw_block *block, uint64_t rss)
+static void content_sample(struct mw_glibc_tally *tally, const struct mw_block *block, uint64_t rss)
 {
     if (block->state != MW_BLOCK_FREE || block->size < SAMPLE_CHUNK_MIN)
         return;
@@ -48,8 +53,8 @@ static void content_sample(struct tally *tally, const struct mw_block *block, ui
     mw_addr page = middle & ~((mw_addr)tally->glibc->image->page_size - 1);
     if (mw_glibc_pages_sum(&tally->pages, page < block->address ? block->address : page, 1).rss)
         if (mw_image_read_present(tally->glibc->image, middle, bytes, sizeof bytes) == sizeof bytes)
-            tally->allocator->content_bytes[mw_content_classify(tally->glibc->image, bytes,
-                                                                sizeof bytes)] +=
+            tally->allocator
+                ->content_bytes[mw_content_classify(tally->glibc->image, bytes, sizeof bytes)] +=
                 tally->sample_credit;
     tally->sample_credit = 0;
 }
@@ -81,7 +86,7 @@ static void split_add(struct mw_heap_segment *segment, const struct mw_block *bl
 }
 
 /* Free blocks by kind, into the arena (NULL for mmapped) and the allocator. */
-static void free_add(struct tally *tally, const struct mw_block *block, uint64_t rss)
+static void free_add(struct mw_glibc_tally *tally, const struct mw_block *block, uint64_t rss)
 {
     struct mw_arena none = {0}, *arena = tally->arena ? tally->arena : &none;
     struct mw_allocator *allocator = tally->allocator;
@@ -112,7 +117,7 @@ static void free_add(struct tally *tally, const struct mw_block *block, uint64_t
     }
 }
 
-static enum mw_status block_add(struct tally *tally, const struct mw_block *block)
+static enum mw_status block_add(struct mw_glibc_tally *tally, const struct mw_block *block)
 {
     struct mw_glibc_resident resident =
         mw_glibc_pages_sum(&tally->pages, block->address, block->size);
@@ -139,7 +144,7 @@ static enum mw_status block_add(struct tally *tally, const struct mw_block *bloc
 
 static enum mw_status blocks_add(void *user, const struct mw_block *blocks, size_t count)
 {
-    struct tally *tally = user;
+    struct mw_glibc_tally *tally = user;
     const struct mw_heap_options *options = tally->glibc->options;
     for (size_t i = 0; i < count; i++) {
         enum mw_status status = block_add(tally, &blocks[i]);
@@ -158,15 +163,14 @@ static enum mw_status blocks_add(void *user, const struct mw_block *blocks, size
     return mw_context_canceled(tally->glibc->context) ? MW_CANCELED : MW_OK;
 }
 
-static enum mw_status visitors_segment(struct tally *tally, bool begin)
+static enum mw_status visitors_segment(struct mw_glibc_tally *tally, bool begin)
 {
     const struct mw_heap_options *options = tally->glibc->options;
     for (size_t i = 0; i < options->visitor_count; i++) {
         struct mw_heap_visitor *visitor = &options->visitors[i];
         enum mw_status (*call)(void *, const struct mw_heap_segment *) =
             begin ? visitor->segment_begin : visitor->segment_end;
-        enum mw_status status =
-            call ? call(visitor->user, &tally->segment->public) : MW_OK;
+        enum mw_status status = call ? call(visitor->user, &tally->segment->public) : MW_OK;
         if (status != MW_OK)
             return status;
     }
@@ -174,7 +178,7 @@ static enum mw_status visitors_segment(struct tally *tally, bool begin)
 }
 
 /* The kind of content of a pin, and its row. */
-static enum mw_status pin_add(struct tally *tally)
+static enum mw_status pin_add(struct mw_glibc_tally *tally)
 {
     struct mw_pin pin;
     if (tally->segment->top == 0 || !tally->pages.known ||
@@ -191,7 +195,7 @@ static enum mw_status pin_add(struct tally *tally)
 }
 
 /* After the last block: conservation, the arena's sums, trim and pin of this segment. */
-static enum mw_status segment_finish(struct tally *tally)
+static enum mw_status segment_finish(struct mw_glibc_tally *tally)
 {
     struct mw_heap_segment *segment = &tally->segment->public;
     const struct mw_split *split = &segment->split;
@@ -226,15 +230,15 @@ static enum mw_status segment_finish(struct tally *tally)
 }
 
 /* Walk one segment; where a foreign sbrk cut it off, what follows is appended to the list. */
-static enum mw_status segment_tally(struct tally *tally, size_t index)
+static enum mw_status segment_tally(struct mw_glibc_tally *tally, size_t index)
 {
     struct mw_glibc *glibc = tally->glibc;
     struct mw_glibc_segment *segment = &glibc->segments.items[index];
     tally->segment = segment;
     uint32_t arena = segment->public.arena;
     tally->arena = arena == MW_ARENA_NONE ? NULL : &glibc->arenas.items[arena].public;
-    enum mw_status status = mw_glibc_pages_begin(&tally->pages, glibc->image,
-                                                 segment->public.start, segment->public.end);
+    enum mw_status status = mw_glibc_pages_begin(&tally->pages, glibc->image, segment->public.start,
+                                                 segment->public.end);
     if (status != MW_OK)
         return status;
     tally->trim =
@@ -268,73 +272,66 @@ static int pin_compare(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* Do the sums equal what glibc itself counts? Says what does not as a finding. */
-static bool reconcile(struct mw_glibc *glibc, const struct mw_allocator *allocator)
+/* Does the sum over an arena's heaps equal its system_mem? Says so as a finding when not. */
+static void arena_reconcile(struct mw_glibc_tally *tally, struct mw_glibc_arena *arena)
 {
-    bool good = allocator->skipped_bytes == 0 && !glibc->ring_is_torn;
-    for (size_t i = 0; i < glibc->arenas.count; i++) {
-        struct mw_glibc_arena *arena = &glibc->arenas.items[i];
-        arena->public.reconciled = arena->segment_bytes == arena->public.system_bytes &&
-                                   arena->public.skipped_bytes == 0;
-        if (arena->public.reconciled)
-            continue;
-        good = false;
-        uint64_t found = arena->segment_bytes, said = arena->public.system_bytes;
-        mw_finding_add(glibc->findings, "arena-not-reconciled", arena->public.address,
-                       found > said ? found - said : said - found,
-                       "the heaps found for an arena do not add up to its system_mem");
-    }
-    uint64_t count = 0, bytes = 0;
-    for (size_t i = 0; i < glibc->segments.count; i++) {
-        const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
-        if (segment->kind != MW_SEGMENT_MMAPPED)
-            continue;
-        count++;
-        bytes += segment->end - segment->start;
-    }
+    uint64_t found = arena->segment_bytes, said = arena->public.system_bytes;
+    arena->public.reconciled = found == said && arena->public.skipped_bytes == 0;
+    if (arena->public.reconciled)
+        return;
+    tally->is_sound = false;
+    mw_finding_add(tally->glibc->findings, "arena-not-reconciled", arena->public.address,
+                   found > said ? found - said : said - found,
+                   "the heaps found for an arena do not add up to its system_mem");
+}
+
+/* The same for mmapped blocks and mp_. */
+static void mmapped_reconcile(struct mw_glibc_tally *tally)
+{
+    const struct mw_glibc *glibc = tally->glibc;
+    uint64_t count = tally->allocator->mmapped_count, bytes = tally->allocator->mmapped_bytes;
     /* 2.43 and 2.44 add 16 bytes too much for each mremap that changes the size. */
     bool drifts = glibc->state->bins == 24 && glibc->mmapped_mem > bytes &&
                   (glibc->mmapped_mem - bytes) % 16 == 0;
-    if (drifts && count == glibc->n_mmaps)
-        mw_finding_add(glibc->findings, "mmapped-mem-drift", glibc->mp,
-                       glibc->mmapped_mem - bytes,
-                       "glibc 2.43 and 2.44 count mmapped memory too high after mremap");
-    if (glibc->par && (count != glibc->n_mmaps || (bytes != glibc->mmapped_mem && !drifts))) {
-        good = false;
-        mw_finding_add(glibc->findings, "mmapped-not-reconciled", glibc->mp,
-                       bytes > glibc->mmapped_mem ? bytes - glibc->mmapped_mem
-                                                  : glibc->mmapped_mem - bytes,
-                       "%llu mmapped blocks found, malloc counts %llu",
-                       (unsigned long long)count, (unsigned long long)glibc->n_mmaps);
+    if (!glibc->par) {
+        tally->is_sound = false;
+        return;
     }
-    return good && glibc->par;
+    if (drifts && count == glibc->n_mmaps)
+        mw_finding_add(glibc->findings, "mmapped-mem-drift", glibc->mp, glibc->mmapped_mem - bytes,
+                       "glibc 2.43 and 2.44 count mmapped memory too high after mremap");
+    if (count == glibc->n_mmaps && (bytes == glibc->mmapped_mem || drifts))
+        return;
+    tally->is_sound = false;
+    mw_finding_add(glibc->findings, "mmapped-not-reconciled", glibc->mp,
+                   bytes > glibc->mmapped_mem ? bytes - glibc->mmapped_mem
+                                              : glibc->mmapped_mem - bytes,
+                   "%llu mmapped blocks found, malloc counts %llu", (unsigned long long)count,
+                   (unsigned long long)glibc->n_mmaps);
 }
 
-/* Sums over the arenas, and arrays handed to the allocator. */
-static enum mw_status allocator_fill(struct tally *tally)
+static int segment_compare(const void *a, const void *b)
 {
-    struct mw_glibc *glibc = tally->glibc;
+    mw_addr left = ((const struct mw_heap_segment *)a)->start;
+    mw_addr right = ((const struct mw_heap_segment *)b)->start;
+    return left < right ? -1 : left > right;
+}
+
+/* Sums over the arenas. */
+static void arenas_sum(struct mw_glibc_tally *tally)
+{
     struct mw_allocator *allocator = tally->allocator;
-    allocator->reconciled = reconcile(glibc, allocator);
-    allocator->arenas = mw_calloc(glibc->arenas.count, sizeof *allocator->arenas);
-    allocator->segments = mw_calloc(glibc->segments.count, sizeof *allocator->segments);
-    if (!allocator->arenas || !allocator->segments)
-        return MW_NOMEM;
-    glibc->arenas.items[0].public.metadata_bytes += glibc->gap_bytes;
-    for (size_t i = 0; i < glibc->arenas.count; i++) {
-        const struct mw_arena *arena = &glibc->arenas.items[i].public;
-        allocator->arenas[i] = *arena;
+    for (size_t i = 0; i < tally->arenas.count; i++) {
+        const struct mw_arena *arena = &tally->arenas.items[i];
         allocator->heap_count += arena->heap_count;
         allocator->in_use_bytes += arena->in_use_bytes;
         allocator->in_use_count += arena->in_use_count;
         allocator->free_bytes += arena->free_bytes;
         allocator->free_count += arena->free_count;
         allocator->metadata_bytes += arena->metadata_bytes - arena->skipped_bytes;
-        allocator->system_bytes += glibc->arenas.items[i].segment_bytes;
     }
-    for (size_t i = 0; i < glibc->segments.count; i++) {
-        const struct mw_heap_segment *segment = &glibc->segments.items[i].public;
-        allocator->segments[i] = *segment;
+    for (size_t i = 0; i < tally->segments.count; i++) {
+        const struct mw_heap_segment *segment = &tally->segments.items[i];
         if (segment->kind != MW_SEGMENT_MMAPPED)
             continue;
         allocator->in_use_bytes += segment->split.in_use_bytes;
@@ -344,38 +341,163 @@ static enum mw_status allocator_fill(struct tally *tally)
         allocator->metadata_bytes += segment->split.metadata_bytes;
         allocator->system_bytes += segment->end - segment->start;
     }
-    allocator->arena_count = glibc->arenas.count;
-    allocator->segment_count = glibc->segments.count;
+}
+
+/* Arrays handed over to the allocator. */
+static enum mw_status arrays_hand_over(struct mw_glibc_tally *tally)
+{
+    struct mw_allocator *allocator = tally->allocator;
+    if (tally->segments.count > 1)
+        qsort(tally->segments.items, tally->segments.count, sizeof *tally->segments.items,
+              segment_compare);
     if (tally->pin_rows.count > 1)
         qsort(tally->pin_rows.items, tally->pin_rows.count, sizeof *tally->pin_rows.items,
               pin_compare);
-    allocator->pins = tally->pin_rows.items;
+    allocator->arenas = mw_steal(tally->arenas.items);
+    allocator->arena_count = tally->arenas.count;
+    allocator->segments = mw_steal(tally->segments.items);
+    allocator->segment_count = tally->segments.count;
+    allocator->pins = mw_steal(tally->pin_rows.items);
     allocator->pin_count = tally->pin_rows.count;
-    tally->pin_rows.items = NULL;
     return mw_sizes_rows(&tally->sizes, &allocator->sizes, &allocator->size_count);
 }
 
-enum mw_status mw_glibc_tally(struct mw_glibc *glibc, struct mw_allocator *allocator)
+static enum mw_status segment_done(struct mw_glibc_tally *tally, size_t index)
 {
-    struct tally *tally = mw_calloc(1, sizeof *tally);
-    if (!tally)
+    enum mw_status status = segment_tally(tally, index);
+    if (status != MW_OK)
+        return status;
+    return mw_vec_push(&tally->segments, MW_LIMIT_HEAP_SEGMENTS,
+                       tally->glibc->segments.items[index].public);
+}
+
+/* Segments in the order of their arenas: order[starts[a]] … order[starts[a + 1] - 1] are those of
+ * arena a, ascending; the last group is that of mmapped blocks. */
+struct segment_groups {
+    size_t *order, *starts;
+};
+
+static size_t group_of(const struct mw_glibc *glibc, size_t segment)
+{
+    uint32_t arena = glibc->segments.items[segment].public.arena;
+    return arena == MW_ARENA_NONE ? glibc->arenas.count : arena;
+}
+
+static enum mw_status groups_build(const struct mw_glibc *glibc, struct segment_groups *groups)
+{
+    size_t count = glibc->segments.count, arenas = glibc->arenas.count;
+    groups->order = mw_calloc(count, sizeof *groups->order);
+    groups->starts = mw_calloc(arenas + 3, sizeof *groups->starts);
+    if (!groups->order || !groups->starts)
         return MW_NOMEM;
+    for (size_t i = 0; i < count; i++)
+        groups->starts[group_of(glibc, i) + 2]++;
+    for (size_t a = 2; a < arenas + 3; a++)
+        groups->starts[a] += groups->starts[a - 1];
+    for (size_t i = 0; i < count; i++)
+        groups->order[groups->starts[group_of(glibc, i) + 1]++] = i;
+    return MW_OK;
+}
+
+static void groups_free(struct segment_groups *groups)
+{
+    free(groups->order);
+    free(groups->starts);
+}
+
+static bool is_done(const struct mw_glibc_tally *tally, size_t earlier, mw_addr arena)
+{
+    for (size_t i = 0; i < earlier; i++)
+        if (tally->arenas.items[i].address == arena)
+            return true;
+    return false;
+}
+
+/* All segments of arena a, and for the main arena those that foreign sbrks cut off. */
+static enum mw_status arena_tally(struct mw_glibc_tally *tally, const struct segment_groups *groups,
+                                  size_t a, size_t known)
+{
+    struct mw_glibc *glibc = tally->glibc;
+    enum mw_status status = MW_OK;
+    for (size_t i = groups->starts[a]; i < groups->starts[a + 1] && status == MW_OK; i++)
+        status = segment_done(tally, groups->order[i]);
+    for (size_t i = known; a == 0 && i < glibc->segments.count && status == MW_OK; i++)
+        status = segment_done(tally, i);
+    if (status != MW_OK)
+        return status;
+    struct mw_glibc_arena *arena = &glibc->arenas.items[a];
+    if (arena->public.is_main)
+        arena->public.metadata_bytes += glibc->gap_bytes;
+    arena_reconcile(tally, arena);
+    tally->allocator->system_bytes += arena->segment_bytes;
+    return mw_vec_push(&tally->arenas, MW_LIMIT_ARENAS, arena->public);
+}
+
+enum mw_status mw_glibc_tally_arenas(struct mw_glibc_tally *tally, struct mw_glibc *glibc,
+                                     uint64_t until_ns, bool *all_done_out)
+{
+    struct segment_groups groups = {0};
+    size_t earlier = tally->arenas.count;
     tally->glibc = glibc;
-    tally->allocator = allocator;
+    tally->is_sound &= !glibc->ring_is_torn;
     mw_glibc_sort_segments(glibc);
-    enum mw_status status = mw_sizes_init(&tally->sizes);
-    for (size_t i = 0; i < glibc->segments.count && status == MW_OK; i++) {
-        status = segment_tally(tally, i);
-        mw_context_progress(glibc->context, "walking the heap", i, glibc->segments.count);
+    size_t known = glibc->segments.count;
+    enum mw_status status = groups_build(glibc, &groups);
+    *all_done_out = true;
+    for (size_t a = 0; a < glibc->arenas.count && status == MW_OK; a++) {
+        if (is_done(tally, earlier, glibc->arenas.items[a].public.address))
+            continue;
+        if (until_ns && tally->arenas.count > earlier && mw_clock_monotonic_ns() > until_ns) {
+            *all_done_out = false;
+            break;
+        }
+        status = arena_tally(tally, &groups, a, known);
+        mw_context_progress(glibc->context, "walking the heap", a, glibc->arenas.count);
     }
-    mw_glibc_sort_segments(glibc);
-    if (status == MW_OK)
-        status = allocator_fill(tally);
+    groups_free(&groups);
+    return status;
+}
+
+enum mw_status mw_glibc_tally_finish(struct mw_glibc_tally *tally, struct mw_glibc *glibc)
+{
+    struct mw_allocator *allocator = tally->allocator;
+    enum mw_status status = MW_OK;
+    tally->glibc = glibc;
+    for (size_t i = 0; i < glibc->segments.count && status == MW_OK; i++)
+        if (glibc->segments.items[i].public.kind == MW_SEGMENT_MMAPPED)
+            status = segment_done(tally, i);
+    if (status != MW_OK)
+        return status;
+    mmapped_reconcile(tally);
+    arenas_sum(tally);
+    allocator->reconciled = tally->is_sound && allocator->skipped_bytes == 0;
     if (!(glibc->image->can & MW_CAN_PAGES))
         allocator->trimmable_bytes = allocator->free_resident_bytes = MW_UNKNOWN;
+    return arrays_hand_over(tally);
+}
+
+struct mw_glibc_tally *mw_glibc_tally_new(struct mw_allocator *allocator)
+{
+    struct mw_glibc_tally *tally = mw_calloc(1, sizeof *tally);
+    if (!tally)
+        return NULL;
+    tally->allocator = allocator;
+    tally->is_sound = true;
+    if (mw_sizes_init(&tally->sizes) != MW_OK) {
+        free(tally);
+        return NULL;
+    }
+    return tally;
+}
+
+void mw_glibc_tally_free(struct mw_glibc_tally *tally)
+{
+    if (!tally)
+        return;
     mw_sizes_deinit(&tally->sizes);
     free(tally->pages.flags);
-    free(tally->pin_rows.items);
+    mw_vec_deinit(&tally->pin_rows);
+    mw_vec_deinit(&tally->arenas);
+    mw_vec_deinit(&tally->segments);
     free(tally);
-    return status;
 }
