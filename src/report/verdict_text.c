@@ -99,20 +99,38 @@ static const char *remedy_words(const struct mw_remedy *remedy)
     return remedy->has_gain ? "" : "gain not predictable";
 }
 
-/* "-1,902.6 MiB -> RSS 453.0" when it is one figure, give or take a few per cent. */
-static void gain_format(char text[96], struct mw_unit unit, const struct mw_remedy *remedy,
-                        uint64_t rss_bytes)
+/* 0 when it is not known. */
+static uint64_t rss_of(const struct mw_analysis *analysis)
+{
+    return analysis->account.has_rss ? analysis->account.rss_bytes : 0;
+}
+
+/* A range of a few per cent is one figure, give or take: for trimming the one that was counted page
+ * for page, else its middle. MW_UNKNOWN when it is a range. */
+static uint64_t gain_point(const struct mw_analysis *analysis, const struct mw_remedy *remedy)
+{
+    uint64_t low = remedy->gain_low_bytes, high = remedy->gain_high_bytes, counted = 0;
+    if (high - low > high / 20)
+        return MW_UNKNOWN;
+    for (size_t i = 0; i < analysis->allocator_count; i++)
+        if (analysis->allocators[i].trimmable_bytes != MW_UNKNOWN)
+            counted += analysis->allocators[i].trimmable_bytes;
+    bool is_trim = strstr(remedy->action, "trim") != NULL;
+    return is_trim && counted >= low && counted <= high ? counted : low + (high - low) / 2;
+}
+
+/* "-1,902.6 MiB -> RSS 453.0", or a range. */
+static void gain_format(char text[96], struct mw_unit unit, const struct mw_analysis *analysis,
+                        const struct mw_remedy *remedy)
 {
     char low[32], high[32], after[32];
-    uint64_t spread = remedy->gain_high_bytes - remedy->gain_low_bytes;
-    bool is_one = spread <= remedy->gain_high_bytes / 20;
-    uint64_t middle = remedy->gain_low_bytes + spread / 2;
-    mw_unit_format(low, unit, is_one ? middle : remedy->gain_low_bytes);
-    mw_unit_format(high, unit, is_one ? middle : remedy->gain_high_bytes);
-    if (is_one && rss_bytes > middle)
+    uint64_t rss = rss_of(analysis), point = gain_point(analysis, remedy);
+    mw_unit_format(low, unit, remedy->gain_low_bytes);
+    mw_unit_format(high, unit, point == MW_UNKNOWN ? remedy->gain_high_bytes : point);
+    if (point != MW_UNKNOWN && rss > point)
         snprintf(text, 96, "-%s %s -> RSS %s", high, unit.name,
-                 mw_unit_format(after, unit, rss_bytes - middle));
-    else if (is_one)
+                 mw_unit_format(after, unit, rss - point));
+    else if (point != MW_UNKNOWN)
         snprintf(text, 96, "-%s %s", high, unit.name);
     else if (remedy->gain_low_bytes == 0)
         snprintf(text, 96, "up to -%s %s", high, unit.name);
@@ -137,7 +155,8 @@ static void remedies_collect(struct remedy_list *list, const struct mw_verdict *
 }
 
 /* Two bands: the action; the gain and how it is known. */
-static void put_remedies(struct mw_text *text, const struct remedy_list *list, uint64_t rss_bytes)
+static void put_remedies(struct mw_text *text, const struct mw_analysis *analysis,
+                         const struct remedy_list *list)
 {
     unsigned action = 0;
     char gain[96];
@@ -149,7 +168,7 @@ static void put_remedies(struct mw_text *text, const struct remedy_list *list, u
     action = action > room ? room : action;
     for (size_t i = 0; i < list->count; i++) {
         const struct mw_remedy *remedy = list->items[i];
-        gain_format(gain, text->unit, remedy, rss_bytes);
+        gain_format(gain, text->unit, analysis, remedy);
         mw_screen_label(text, i == 0 ? "cure" : "");
         struct mw_text_band bands[] = {
             {MW_SCREEN_TEXT_COLUMN, MW_SCREEN_TEXT_COLUMN + action, NULL, remedy->action},
@@ -180,12 +199,6 @@ static void put_ruled_out(struct mw_text *text, const struct mw_verdict *verdict
     }
     if (count > 0)
         mw_text_newline(text);
-}
-
-/* 0 when it is not known. */
-static uint64_t rss_of(const struct mw_analysis *analysis)
-{
-    return analysis->account.has_rss ? analysis->account.rss_bytes : 0;
 }
 
 /* What stands beside the verdicts goes into the first full block of the class that it is about. */
@@ -230,7 +243,7 @@ static void put_full(struct mw_text *text, const struct mw_analysis *analysis,
     for (size_t i = 0; i < verdicts->count; i++)
         if (verdicts->items[i].part_of && strcmp(verdicts->items[i].part_of, verdict->id) == 0)
             remedies_collect(&remedies, &verdicts->items[i], REMEDIES_MAX);
-    put_remedies(text, &remedies, rss_of(analysis));
+    put_remedies(text, analysis, &remedies);
     put_ruled_out(text, verdict);
     mw_text_newline(text);
 }
@@ -245,7 +258,7 @@ static void put_short(struct mw_text *text, const struct mw_analysis *analysis,
     mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, verdict->summary);
     mw_text_newline(text);
     remedies_collect(&remedies, verdict, verdict->verdict_class == MW_CLASS_NEEDED ? 1 : 2);
-    put_remedies(text, &remedies, rss_of(analysis));
+    put_remedies(text, analysis, &remedies);
 }
 
 /* The account has its own row for what nobody owns. */
