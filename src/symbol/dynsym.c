@@ -7,7 +7,7 @@
  *
  * glibc relocates the pointers of the dynamic section in memory, musl and the vdso leave file
  * addresses in it: what lies inside the module is taken as it is, the rest gets the bias. All is a
- * target's bytes: chains are bounded by MW_LIMIT_ELF_SYMBOLS and must advance. References: gABI,
+ * target's bytes: chains are bounded by CHAIN_MAX, tables by MW_LIMIT_ELF_SYMBOLS. References: gABI,
  * glibc elf/dl-lookup.c. */
 #include "symbol/dynsym.h"
 
@@ -16,7 +16,12 @@
 #include <elf.h>
 #include <string.h>
 
-enum { DYNAMIC_ENTRIES_MAX = 512, NAME_MAX_BYTES = 1024, SYMBOL_BATCH = 128 };
+enum {
+    DYNAMIC_ENTRIES_MAX = 512,
+    NAME_MAX_BYTES = 1024,
+    SYMBOL_BATCH = 128,
+    CHAIN_MAX = 1 << 16, /* symbols of one bucket; linkers aim at a handful */
+};
 
 /* A pointer of the dynamic section, relocated or not. */
 static mw_addr dynamic_pointer(const struct mw_elf_map *elf, uint64_t value)
@@ -186,7 +191,7 @@ static enum mw_status gnu_find(const struct mw_dynsym *dynsym, const char *name,
         return MW_FAULT;
     if (index < table.symbol_offset)
         return MW_NOT_FOUND;
-    for (uint64_t i = index; i - index < MW_LIMIT_ELF_SYMBOLS; i++) {
+    for (uint64_t i = index; i - index < CHAIN_MAX; i++) {
         uint32_t chained;
         if (word_read(dynsym, table.chain + (i - table.symbol_offset) * 4, &chained) != MW_OK)
             return MW_FAULT;
@@ -215,7 +220,7 @@ static enum mw_status gnu_count(const struct mw_dynsym *dynsym, uint64_t *count_
         *count_out = table.symbol_offset;
         return MW_OK;
     }
-    for (uint64_t i = largest; i - largest < MW_LIMIT_ELF_SYMBOLS; i++) {
+    for (uint64_t i = largest; i - largest < CHAIN_MAX; i++) {
         if (word_read(dynsym, table.chain + (i - table.symbol_offset) * 4, &word) != MW_OK)
             return MW_FAULT;
         if (word & 1) {
@@ -252,7 +257,7 @@ static enum mw_status sysv_find(const struct mw_dynsym *dynsym, const char *name
     if (word_read(dynsym, buckets + (uint64_t)(sysv_hash_of(name) % head[0]) * 4, &index) != MW_OK)
         return MW_FAULT;
     for (uint32_t steps = 0; index != STN_UNDEF; steps++) {
-        if (index >= head[1] || steps >= head[1])
+        if (index >= head[1] || steps >= CHAIN_MAX)
             return MW_CORRUPT;
         if (symbol_matches(dynsym, index, name, symbol_out))
             return MW_OK;

@@ -269,6 +269,66 @@ static void test_not_an_elf_file(void **state)
     mw_image_close(&image);
 }
 
+static const struct mw_image_ops *counted;
+static uint64_t reads;
+
+static void counting_read(struct mw_image *image, mw_addr address, void *buffer, size_t length,
+                          size_t *got_out)
+{
+    reads++;
+    counted->read(image, address, buffer, length, got_out);
+}
+
+/* Hash chains that lead through millions of symbols, or back to where they were. */
+static void test_endless_chains(void **state)
+{
+    (void)state;
+    enum { SIZE = 17 << 20, DYNAMIC = 0x200, GNU = 0x1000, SYSV = 0x800, SYMBOLS = 0x400 };
+    const mw_addr base = 0x7f0000000000;
+    for (int is_gnu = 0; is_gnu < 2; is_gnu++) {
+        uint8_t *bytes = calloc(1, SIZE);
+        assert_non_null(bytes);
+        const Elf64_Ehdr header = {
+            .e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+            .e_type = ET_DYN,
+            .e_phoff = sizeof header,
+            .e_phentsize = sizeof(Elf64_Phdr),
+            .e_phnum = 2,
+        };
+        const Elf64_Phdr phdrs[] = {
+            {.p_type = PT_LOAD, .p_memsz = SIZE},
+            {.p_type = PT_DYNAMIC, .p_vaddr = DYNAMIC, .p_memsz = 4 * sizeof(Elf64_Dyn)},
+        };
+        const Elf64_Dyn dynamic[] = {
+            {.d_tag = DT_SYMTAB, .d_un.d_ptr = SYMBOLS},
+            {.d_tag = DT_STRTAB, .d_un.d_ptr = SYMBOLS},
+            {.d_tag = is_gnu ? DT_GNU_HASH : DT_HASH, .d_un.d_ptr = is_gnu ? GNU : SYSV}};
+        const uint32_t gnu[] = {1, 0, 1, 0, UINT32_MAX, UINT32_MAX, 0};
+        const uint32_t sysv[] = {1, 1 << 22, 1, 0, 1}; /* symbol 1 is behind symbol 1 */
+        memcpy(bytes, &header, sizeof header);
+        memcpy(bytes + sizeof header, phdrs, sizeof phdrs);
+        memcpy(bytes + DYNAMIC, dynamic, sizeof dynamic);
+        memcpy(bytes + GNU, gnu, sizeof gnu);
+        memcpy(bytes + SYSV, sysv, sizeof sysv);
+        const struct mw_image_memory_part part = {
+            .mapping = {.start = base, .end = base + SIZE, .perms = MW_PERM_READ}, .bytes = bytes};
+        struct mw_image image;
+        struct mw_dynsym dynsym;
+        struct mw_symbol symbol;
+        assert_int_equal(mw_image_open_memory(&part, 1, &image, NULL), MW_OK);
+        assert_int_equal(mw_dynsym_open(&image, base, &dynsym), MW_OK);
+        struct mw_image_ops ops = *(counted = image.ops);
+        ops.read = counting_read;
+        image.ops = &ops;
+        reads = 0;
+        assert_int_equal(mw_dynsym_find(&dynsym, "malloc", &symbol), MW_CORRUPT);
+        assert_in_range(reads, 1000, 500000);
+        image.ops = counted;
+        mw_image_close(&image);
+        free(bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_damaged_headers),
         cmocka_unit_test(test_notes),
         cmocka_unit_test(test_not_an_elf_file),
+        cmocka_unit_test(test_endless_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -356,6 +356,35 @@ static void test_missing_mmapped_blocks(void **state)
     }
 }
 
+/* A core that lacks what malloc says it has, and calls itself larger than any memory: what it does
+ * not hold costs nothing. */
+static void test_core_larger_than_memory(void **state)
+{
+    (void)state;
+    const uint64_t vast = (uint64_t)1 << 60;
+    struct heap_builder *heap = small_heap();
+    heap_top(heap);
+    heap_map_shared(heap, 2 * vast, vast, NULL, NULL, "");
+    mw_addr block = heap_mmapped(heap, 4 * vast, 256 * KIB, 0, MW_BLOCK_IN_USE);
+    heap->n_mmaps = 1000000;
+    heap->mmapped_mem = (uint64_t)1 << 40;
+    heap_finish(heap);
+    heap_put(heap, heap->main_arena + heap->family->system_mem, vast);
+    struct run run = {.heap = heap};
+    heap_open(heap, &run.image);
+    run.image.kind = MW_IMAGE_CORE;
+    run.image.can &= ~(unsigned)MW_CAN_PAGES;
+    run.walked.counts_only = true;
+    alarm(SECONDS_MAX);
+    heap_walk(&run.image, NULL, &run.walked);
+    alarm(0);
+    assert_int_equal(run.walked.status, MW_OK);
+    assert_true(block >= 4 * vast);
+    assert_int_equal(run.walked.allocator.mmapped_count, 1); /* what comes behind it is found */
+    assert_non_null(mw_finding_find(&run.walked.findings, "mmapped-not-reconciled"));
+    run_end(&run);
+}
+
 /* Each of 2,000 arenas claims the same long list, which ends in a circle. */
 static void test_many_arenas_one_list(void **state)
 {
@@ -459,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_gap_of_chunk_like_bytes),
         cmocka_unit_test(test_morecore_of_chunk_like_bytes),
         cmocka_unit_test(test_missing_mmapped_blocks),
+        cmocka_unit_test(test_core_larger_than_memory),
         cmocka_unit_test(test_many_arenas_one_list),
         cmocka_unit_test(test_many_foreign_gaps),
         cmocka_unit_test(test_huge_untouched_block),

@@ -94,6 +94,29 @@ static void test_without_thread_pointers(void **state)
         walk_and_compare(main_arena_only(&heap_families[i]), "no thread pointers");
 }
 
+/* Where libc's file cannot be had its constants in memory tell the version, if they are there: a
+ * page that is not must not be read, since that would map it in the target. */
+static void test_banner_is_not_touched(void **state)
+{
+    (void)state;
+    for (int is_there = 0; is_there < 2; is_there++) {
+        struct heap_builder *heap = main_arena_only(&heap_families[7]);
+        heap_thread(heap, STACKS, true);
+        for (size_t i = 0; i < heap->region_count; i++)
+            if (heap->regions[i].perms == MW_PERM_READ && !is_there)
+                heap_pages_set(heap, heap->regions[i].start, heap->regions[i].size, 0);
+        heap_finish(heap);
+        struct mw_image image;
+        struct heap_walked walked = {0};
+        heap_open(heap, &image);
+        heap_walk(&image, NULL, &walked);
+        assert_string_equal(walked.allocator.version, is_there ? "2.36" : "2.35-2.42");
+        heap_walked_deinit(&walked);
+        mw_image_close(&image);
+        heap_delete(heap);
+    }
+}
+
 /* Only the thread without blocks in its tcache can be asked: the walk must find the other. */
 static void test_thread_pointer_of_an_idle_thread(void **state)
 {
@@ -436,6 +459,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_main_arena),
         cmocka_unit_test(test_without_thread_pointers),
+        cmocka_unit_test(test_banner_is_not_touched),
         cmocka_unit_test(test_thread_pointer_of_an_idle_thread),
         cmocka_unit_test(test_some_thread_pointers),
         cmocka_unit_test(test_thread_arenas),

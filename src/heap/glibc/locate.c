@@ -370,19 +370,17 @@ static bool banner_in_file(struct mw_glibc *glibc, int fd, const struct mw_mappi
 
 /* The same in the target's memory, pages that are there already only: reading others would map
  * them in the target. */
-static bool banner_in_memory(struct mw_glibc *glibc, const struct mw_mapping *map,
+static bool banner_in_memory(struct mw_glibc *glibc, const struct mw_mapping *map, char *buffer,
                              char version[32])
 {
-    mw_window_reset(&glibc->window, map->end);
-    mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
-    enum { STEP = 32 << 10 };
-    for (mw_addr at = map->start; at < end; at += STEP) {
-        size_t want = end - at < STEP + 64 ? (size_t)(end - at) : STEP + 64;
-        const uint8_t *bytes = mw_window_at(&glibc->window, at, want);
-        if (!bytes)
-            return false;
-        if (banner_parse((const char *)bytes, want, version, &glibc->version_minor))
+    uint64_t size = mw_mapping_size(map) > SCAN_MAX ? SCAN_MAX : mw_mapping_size(map);
+    for (uint64_t at = 0; at < size; at += SCAN_STEP) {
+        size_t want = size - at < SCAN_STEP + 64 ? (size_t)(size - at) : SCAN_STEP + 64;
+        size_t got = mw_image_read_present(glibc->image, map->start + at, buffer, want);
+        if (banner_parse(buffer, got, version, &glibc->version_minor))
             return true;
+        if (got < want)
+            return false;
     }
     return false;
 }
@@ -402,7 +400,7 @@ void mw_glibc_read_version(struct mw_glibc *glibc, char version[32])
             map->inode != data->inode || strcmp(map->name, data->name) != 0)
             continue;
         if (fd >= 0 ? banner_in_file(glibc, fd, map, buffer, version)
-                    : banner_in_memory(glibc, map, version))
+                    : banner_in_memory(glibc, map, buffer, version))
             return;
     }
 }

@@ -312,6 +312,16 @@ static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
     return segment_add(glibc, page, page, &end, MW_SEGMENT_MORECORE, run->locked);
 }
 
+/* A core has a mapping from its start on, or not at all, and may call it larger than any memory.
+ * Is page in what is missing? *end_out is where that ends. */
+static bool is_missing(struct mw_glibc *glibc, mw_addr page, mw_addr *end_out)
+{
+    if (glibc->image->kind == MW_IMAGE_LIVE || mw_window_at(&glibc->window, page, 16))
+        return false;
+    *end_out = mw_image_region(glibc->image, page)->end;
+    return true;
+}
+
 mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *run, mw_addr page,
                            enum mw_status *status)
 {
@@ -321,7 +331,8 @@ mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *ru
         *status = MW_CANCELED;
         return run->end;
     }
-    while (page < run->end && mw_glibc_in_segment(glibc, page, &end))
+    while (page < run->end &&
+           (mw_glibc_in_segment(glibc, page, &end) || is_missing(glibc, page, &end)))
         page = (end + page_size - 1) & ~(page_size - 1);
     if (glibc->scan_until_ns && page % MW_WINDOW_BYTES == 0 &&
         mw_clock_monotonic_ns() > glibc->scan_until_ns) {
