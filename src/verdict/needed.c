@@ -125,10 +125,13 @@ void mw_rule_runtime_native(struct mw_scope *scope)
                       MW_BYTES(metadata));
 }
 
+/* MW_UNKNOWN for a kernel that does not count huge pages. */
 static uint64_t stacks_huge_bytes(const struct mw_scope *scope)
 {
     const struct mw_account *account = scope->evidence->account;
     uint64_t sum = 0;
+    if (!mw_known(account->anon_huge_bytes))
+        return MW_UNKNOWN;
     for (size_t i = 0; i < account->piece_count; i++) {
         const struct mw_account_piece *piece = &account->pieces[i];
         if (piece->category == MW_CATEGORY_STACK_THREADS && mw_known(piece->anon_huge_bytes))
@@ -144,28 +147,34 @@ void mw_rule_thread_stacks(struct mw_scope *scope)
         return;
     mw_ledger_take(scope, MW_CATEGORY_STACK_MAIN, UINT64_MAX);
     mw_ledger_take(scope, MW_CATEGORY_STACK_THREADS, UINT64_MAX);
-    uint64_t threads = row_of(scope, MW_CATEGORY_STACK_THREADS)->count;
-    if (mw_known(scope->process->thread_count))
-        threads = scope->process->thread_count;
-    uint64_t per_thread = threads > 0 && mw_known(threads) ? bytes / threads : bytes;
+    uint64_t stacks = mw_sum(row_of(scope, MW_CATEGORY_STACK_THREADS)->count,
+                             row_of(scope, MW_CATEGORY_STACK_MAIN)->count);
+    bool is_counted = mw_known(scope->process->thread_count);
+    uint64_t threads = is_counted ? scope->process->thread_count : stacks;
+    uint64_t per_thread = threads > 0 ? bytes / threads : bytes;
+    /* Stacks are known by their shape: proven where the kernel counts as many threads. */
     struct mw_verdict *verdict =
-        mw_verdict_add(scope, "thread-stacks", MW_CLASS_NEEDED, MW_BASIS_PROVEN, bytes);
+        mw_verdict_add(scope, "thread-stacks", MW_CLASS_NEEDED,
+                       is_counted && threads == stacks ? MW_BASIS_PROVEN : MW_BASIS_LIKELY, bytes);
     mw_text_set(scope, &verdict->summary, "%s is resident in the stacks of %s thread%s, %s each",
                 MW_BYTES(bytes), MW_COUNT(threads), MW_PLURAL(threads), MW_SIZE(per_thread));
     mw_verdict_figure(scope, verdict, "smaps", bytes, "stacks: %s resident", MW_BYTES(bytes));
-    mw_verdict_figure(scope, verdict, "status", threads, "%s thread%s", MW_COUNT(threads),
-                      MW_PLURAL(threads));
+    if (is_counted)
+        mw_verdict_figure(scope, verdict, "status", threads, "%s thread%s", MW_COUNT(threads),
+                          MW_PLURAL(threads));
+    mw_verdict_figure(scope, verdict, "smaps", stacks, "%s mapping%s with the shape of a stack",
+                      MW_COUNT(stacks), MW_PLURAL(stacks));
     if (mw_known(scope->process->vm_lck) && scope->process->vm_lck > 0)
         mw_verdict_figure(scope, verdict, "status", scope->process->vm_lck,
                           "%s of the process is locked (VmLck): a locked stack is resident to its "
                           "full size",
                           MW_BYTES(scope->process->vm_lck));
     uint64_t huge = stacks_huge_bytes(scope);
-    if (huge > bytes / 2)
+    if (mw_known(huge) && huge > bytes / 2)
         mw_verdict_figure(scope, verdict, "smaps", huge,
                           "%s of it in huge pages: touched or not, 2 MiB at a time",
                           MW_BYTES(huge));
-    else
+    else if (mw_known(huge))
         mw_verdict_rule_out(scope, verdict, "thp-bloat", "%s of the stacks is in huge pages",
                             MW_BYTES(huge));
     mw_verdict_rule_out(scope, verdict, "arena-proliferation",
@@ -236,10 +245,13 @@ void mw_rule_file_maps(struct mw_scope *scope)
     mw_text_set(scope, &verdict->summary,
                 "%s is clean pages of mapped files: the kernel drops them when memory is short",
                 MW_BYTES(bytes));
+    uint64_t programs = mw_sum(mw_category_bytes(scope, MW_CATEGORY_FILE_TEXT),
+                               mw_category_bytes(scope, MW_CATEGORY_FILE_DATA));
     mw_verdict_figure(scope, verdict, "smaps", bytes, "clean pages of files: %s", MW_BYTES(bytes));
     mw_verdict_figure(scope, verdict, "smaps", mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED),
-                      "data files %s, the rest programs and libraries",
-                      MW_BYTES(mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED)));
+                      "resident of files, clean or not: data files %s, programs and libraries %s",
+                      MW_BYTES(mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED)),
+                      MW_BYTES(programs));
     largest_note(scope, verdict, MW_CATEGORY_FILE_MAPPED);
     mw_verdict_rule_out(scope, verdict, "page-cache",
                         "these pages are mapped, so they are in this process's RSS");
@@ -343,11 +355,14 @@ void mw_rule_healthy(struct mw_scope *scope)
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "healthy", MW_CLASS_NEEDED, MW_BASIS_LIKELY, bytes);
     scope->healthy = verdict;
-    uint64_t in_use = taken[MW_CATEGORY_MALLOC_IN_USE];
+    char in_malloc[96] = "";
+    if (scope->evidence->heap_was_read)
+        snprintf(in_malloc, sizeof in_malloc, " (%s of it in malloc)",
+                 MW_BYTES(taken[MW_CATEGORY_MALLOC_IN_USE]));
     mw_text_set(scope, &verdict->summary,
-                "%s is in use (%s of it in malloc), and nothing in one look calls it wrong; only "
-                "a second look can tell growth",
-                MW_BYTES(bytes), MW_BYTES(in_use));
+                "%s is in use%s, and nothing in one look calls it wrong; only a second look can "
+                "tell growth",
+                MW_BYTES(bytes), in_malloc);
     healthy_evidence(scope, verdict, taken);
     mw_candidate_note(scope, verdict);
     healthy_ruled_out(scope, verdict);
@@ -395,17 +410,22 @@ void mw_rule_unknown(struct mw_scope *scope)
     const struct mw_account *account = scope->evidence->account;
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "unknown", MW_CLASS_NEEDED, MW_BASIS_PROVEN, bytes);
-    struct mw_label mappings = mw_label_count(account ? account->unknown_mappings : 0);
+    uint64_t mappings = account ? account->unknown_mappings : 0;
     if (!account)
         mw_text_set(scope, &verdict->summary, "nothing is known of this target's memory");
+    else if (unsplit > 0 && bytes > 0)
+        mw_text_set(scope, &verdict->summary,
+                    "%s in %s mapping%s has no owner; beside it the inside of malloc, %s, was not "
+                    "looked into: what of it is in use, free or leaked is not known",
+                    MW_BYTES(bytes), MW_COUNT(mappings), MW_PLURAL(mappings), MW_BYTES(unsplit));
     else if (unsplit > 0)
         mw_text_set(scope, &verdict->summary,
-                    "%s in %s mappings has no owner; beside it the inside of malloc, %s, was not "
-                    "looked into: what of it is in use, free or leaked is not known",
-                    MW_BYTES(bytes), mappings.text, MW_BYTES(unsplit));
+                    "everything has an owner, but the inside of malloc, %s, was not looked into: "
+                    "what of it is in use, free or leaked is not known",
+                    MW_BYTES(unsplit));
     else if (bytes > 0)
-        mw_text_set(scope, &verdict->summary, "%s in %s mappings stays unexplained",
-                    MW_BYTES(bytes), mappings.text);
+        mw_text_set(scope, &verdict->summary, "%s in %s mapping%s stays unexplained",
+                    MW_BYTES(bytes), MW_COUNT(mappings), MW_PLURAL(mappings));
     else
         mw_text_set(scope, &verdict->summary, "nothing stays unexplained");
     if (unsplit > 0)

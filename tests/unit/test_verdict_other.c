@@ -255,6 +255,8 @@ static void test_thread_stacks(void **state)
     (void)state;
     ordinary();
     world_rss(&world, MW_CATEGORY_STACK_THREADS, PAGES(300));
+    world.account.rows[MW_CATEGORY_STACK_THREADS].count = 300;
+    world.account.rows[MW_CATEGORY_STACK_MAIN].count = 1;
     world.image.process.thread_count = 301;
     world.image.process.vm_lck = PAGES(280);
     struct mw_verdicts verdicts = world_evaluate(&world);
@@ -267,6 +269,59 @@ static void test_thread_stacks(void **state)
     assert_true(verdict_rules_out(first, "thp-bloat"));
     assert_int_equal(remedy_get(first, "mlockall")->gain_high_bytes, PAGES(280));
     assert_false(remedy_get(first, "fewer threads")->has_gain);
+    mw_verdicts_deinit(&verdicts);
+}
+
+/* A text without a count of threads, or with another: stacks are known by their shape only. */
+static void test_stacks_are_proven_by_the_count_of_threads(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {MW_UNKNOWN, 300, 302};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        world_init(&world);
+        ordinary();
+        world_rss(&world, MW_CATEGORY_STACK_THREADS, PAGES(300));
+        world.account.rows[MW_CATEGORY_STACK_THREADS].count = 300;
+        world.account.rows[MW_CATEGORY_STACK_MAIN].count = 1;
+        world.account.anon_huge_bytes = MW_UNKNOWN;
+        world.image.process.thread_count = counts[i];
+        struct mw_verdicts verdicts = world_evaluate(&world);
+        const struct mw_verdict *stacks = verdict_get(&verdicts, "thread-stacks");
+        assert_int_equal(stacks->basis, MW_BASIS_LIKELY);
+        assert_non_null(strstr(stacks->summary, i == 0   ? "of 301 threads"
+                                                : i == 1 ? "of 300 threads"
+                                                         : "of 302 threads"));
+        assert_false(verdict_rules_out(stacks, "thp-bloat")); /* not counted is not 0 */
+        mw_verdicts_deinit(&verdicts);
+        world_deinit(&world);
+    }
+}
+
+/* Files that were written to are no part of the figure. */
+static void test_file_maps_beside_dirty_files(void **state)
+{
+    (void)state;
+    ordinary();
+    world_rss(&world, MW_CATEGORY_FILE_MAPPED, PAGES(100));
+    world_rss(&world, MW_CATEGORY_FILE_TEXT, PAGES(3));
+    world.account.file_clean_bytes = PAGES(40);
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    const struct mw_verdict *maps = verdict_get(&verdicts, "file-maps");
+    assert_int_equal(maps->bytes, PAGES(40));
+    assert_true(verdict_says(maps, "clean or not: data files 100.0 MiB, programs and libraries"));
+    mw_verdicts_deinit(&verdicts);
+}
+
+/* Not read is not 0. */
+static void test_healthy_says_nothing_of_a_heap_that_was_not_read(void **state)
+{
+    (void)state;
+    world_rss(&world, MW_CATEGORY_ANON_OTHER, PAGES(100));
+    world_rss(&world, MW_CATEGORY_MALLOC_UNSPLIT, PAGES(1));
+    world.evidence.heap_was_read = false;
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    assert_null(strstr(verdict_get(&verdicts, "healthy")->summary, "malloc"));
+    assert_non_null(strstr(verdict_get(&verdicts, "unknown")->summary, "everything has an owner"));
     mw_verdicts_deinit(&verdicts);
 }
 
@@ -536,7 +591,10 @@ int main(void)
         TEST(test_few_blocks_are_no_candidate),
         TEST(test_candidate_must_be_resident),
         TEST(test_thread_stacks),
+        TEST(test_stacks_are_proven_by_the_count_of_threads),
         TEST(test_huge_pages_on_stacks_are_said),
+        TEST(test_file_maps_beside_dirty_files),
+        TEST(test_healthy_says_nothing_of_a_heap_that_was_not_read),
         TEST(test_file_maps),
         TEST(test_libraries_of_a_small_program_are_no_finding),
         TEST(test_shared_memory),
