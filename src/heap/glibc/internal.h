@@ -64,6 +64,17 @@ struct mw_glibc_visited {
     uint8_t *bits;
 };
 
+/* Memory that lists lead through in any order. What was freed one after the other often lies side
+ * by side: then whole pieces are read, else single pages. */
+enum { MW_GLIBC_CACHE_PAGE = 4096, MW_GLIBC_CACHE_PIECE = 64 << 10, MW_GLIBC_CACHE_PIECES = 64 };
+struct mw_glibc_cache {
+    uint8_t *bytes;                       /* MW_GLIBC_CACHE_PIECES of MW_GLIBC_CACHE_PIECE */
+    mw_addr piece[MW_GLIBC_CACHE_PIECES]; /* where each lies in the target */
+    uint16_t pages[MW_GLIBC_CACHE_PIECES]; /* which of its pages are there */
+    mw_addr last;                          /* that was not there */
+    unsigned nearness;                     /* of the last few that were not */
+};
+
 struct mw_glibc {
     struct mw_image *image;
     const struct mw_heap_options *options;
@@ -99,6 +110,7 @@ struct mw_glibc {
     uint64_t far_headers_tried; /* by mw_glibc_find_mmapped() */
     uint64_t list_steps; /* how many entries of lists may still be followed: one per chunk */
     MW_VEC(uint64_t) cached; /* chunk addresses; bit 0: fastbin, else tcache */
+    struct mw_glibc_cache cache;
     bool cached_is_sorted;   /* ascending and complete: the walk may use it */
 };
 
