@@ -188,10 +188,7 @@ static enum mw_status heap_add(struct mw_glibc *glibc, uint32_t index, mw_addr h
     if (body == arena->public.address)
         body += glibc->state->size;
     struct mw_glibc_segment segment = {
-        .public = {.start = heap,
-                   .end = heap + info.size,
-                   .kind = MW_SEGMENT_HEAP,
-                   .arena = index},
+        .public = {.start = heap, .end = heap + info.size, .kind = MW_SEGMENT_HEAP, .arena = index},
         .first_chunk = align16(body),
         .locked = run->locked,
     };

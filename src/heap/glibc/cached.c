@@ -9,9 +9,10 @@
  * (2.27 to 2.34) the end of a list does, which is stored as 0 in the old form. A chunk is on one
  * list at most, so all lists together are followed for no more steps than there can be chunks:
  * linear, whatever the target holds. */
-#include "base/limits.h"
+#include "base/alloc.h"
 #include "heap/glibc/internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,54 @@ static void cached_unreadable(struct mw_glibc *glibc, mw_addr address)
                    "lists of cached blocks could not be read; blocks on them count as in use");
 }
 
+/* Bring the page of address into slot; a whole piece where that is likely to be used. */
+static bool cache_fill(struct mw_glibc *glibc, size_t slot, mw_addr address)
+{
+    enum { NEAR_BYTES = 4 * MW_GLIBC_CACHE_PIECE, NEARNESS_MAX = 8 };
+    struct mw_glibc_cache *cache = &glibc->cache;
+    mw_addr piece = address & ~(mw_addr)(MW_GLIBC_CACHE_PIECE - 1);
+    uint8_t *bytes = cache->bytes + slot * MW_GLIBC_CACHE_PIECE;
+    bool is_near = address - cache->last + NEAR_BYTES < 2 * NEAR_BYTES;
+    cache->last = address;
+    if (is_near)
+        cache->nearness += cache->nearness < NEARNESS_MAX;
+    else
+        cache->nearness /= 2;
+    if (cache->piece[slot] != piece) {
+        cache->piece[slot] = piece;
+        cache->pages[slot] = 0;
+    }
+    if (cache->nearness > NEARNESS_MAX / 2 &&
+        mw_image_read(glibc->image, piece, bytes, MW_GLIBC_CACHE_PIECE) == MW_OK) {
+        cache->pages[slot] = UINT16_MAX;
+        return true;
+    }
+    size_t page = (size_t)(address - piece) / MW_GLIBC_CACHE_PAGE;
+    if (mw_image_read(glibc->image, piece + page * MW_GLIBC_CACHE_PAGE,
+                      bytes + page * MW_GLIBC_CACHE_PAGE, MW_GLIBC_CACHE_PAGE) != MW_OK) {
+        cache->pages[slot] = 0; /* a short read may have written to any of them */
+        return false;
+    }
+    cache->pages[slot] |= (uint16_t)(1u << page);
+    return true;
+}
+
+/* size bytes at address, by way of the cache. */
+static bool cache_read(struct mw_glibc *glibc, mw_addr address, void *out, size_t size)
+{
+    struct mw_glibc_cache *cache = &glibc->cache;
+    mw_addr piece = address & ~(mw_addr)(MW_GLIBC_CACHE_PIECE - 1);
+    size_t slot = (size_t)(piece / MW_GLIBC_CACHE_PIECE) % MW_GLIBC_CACHE_PIECES;
+    size_t skip = (size_t)(address - piece), page = skip / MW_GLIBC_CACHE_PAGE;
+    assert(cache->bytes && size <= MW_GLIBC_CACHE_PAGE);
+    bool is_there = cache->piece[slot] == piece && cache->pages[slot] >> page & 1;
+    if (skip % MW_GLIBC_CACHE_PAGE + size > MW_GLIBC_CACHE_PAGE ||
+        (!is_there && !cache_fill(glibc, slot, address)))
+        return mw_image_read(glibc->image, address, out, size) == MW_OK;
+    memcpy(out, cache->bytes + slot * MW_GLIBC_CACHE_PIECE + skip, size);
+    return true;
+}
+
 /* A chunk that may be on a list: aligned, in a segment, readable; a step of those that are left. */
 static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_chunk *out)
 {
@@ -43,7 +92,7 @@ static bool list_chunk_read(struct mw_glibc *glibc, mw_addr chunk, struct list_c
     if (--glibc->list_steps == 0)
         mw_finding_add(glibc->findings, "lists-endless", chunk, 0,
                        "the lists of cached blocks are longer than malloc's memory");
-    if (mw_image_read(glibc->image, chunk + 8, out, sizeof *out) == MW_OK)
+    if (cache_read(glibc, chunk + 8, out, sizeof *out))
         return true;
     cached_unreadable(glibc, chunk);
     return false;
@@ -85,40 +134,64 @@ static void list_steps_allow(struct mw_glibc *glibc)
     }
 }
 
-/* One fastbin of one arena. Heads are stored raw, chunk addresses throughout. */
-static enum mw_status fastbin_follow(struct mw_glibc *glibc, mw_addr chunk, uint64_t size)
+struct fastbin_cursor {
+    mw_addr chunk; /* 0: at the end */
+    uint64_t size;
+    struct mw_glibc_cycle cycle;
+};
+
+/* One chunk of one fastbin, and on to the next. Heads are raw, chunk addresses throughout. */
+static enum mw_status fastbin_step(struct mw_glibc *glibc, struct fastbin_cursor *cursor)
 {
-    struct mw_glibc_cycle cycle = {0};
-    while (chunk != 0) {
-        struct list_chunk list;
-        if (mw_glibc_cycle_step(&cycle, chunk) || !list_chunk_read(glibc, chunk, &list) ||
-            (list.head & ~(uint64_t)7) != size) {
-            mw_finding_add(glibc->findings, "fastbin-torn", chunk, 0,
-                           "a fastbin leads to something that is no chunk of its size");
-            return MW_OK;
+    struct list_chunk list;
+    mw_addr chunk = cursor->chunk;
+    if (mw_glibc_cycle_step(&cursor->cycle, chunk) || !list_chunk_read(glibc, chunk, &list) ||
+        (list.head & ~(uint64_t)7) != cursor->size) {
+        mw_finding_add(glibc->findings, "fastbin-torn", chunk, 0,
+                       "a fastbin leads to something that is no chunk of its size");
+        cursor->chunk = 0;
+        return MW_OK;
+    }
+    cursor->chunk = link_follow(glibc, chunk + 16, list.link);
+    return cached_add(glibc, chunk, MW_GLIBC_CACHED_FASTBIN);
+}
+
+/* All lists of an arena side by side, always the one that is nearest: what was freed in a row went
+ * to several of them, and is read once. */
+static enum mw_status arena_fastbins_follow(struct mw_glibc *glibc,
+                                            const struct mw_glibc_arena *arena)
+{
+    struct fastbin_cursor cursors[MW_GLIBC_FASTBINS];
+    mw_addr last = 0;
+    for (size_t bin = 0; bin < MW_GLIBC_FASTBINS; bin++)
+        cursors[bin] = (struct fastbin_cursor){.chunk = arena->fastbins[bin],
+                                               .size = (uint64_t)(bin + 2) * 16};
+    for (;;) {
+        struct fastbin_cursor *nearest = NULL;
+        uint64_t distance = UINT64_MAX;
+        for (size_t bin = 0; bin < MW_GLIBC_FASTBINS; bin++) {
+            mw_addr chunk = cursors[bin].chunk;
+            uint64_t away = chunk > last ? chunk - last : last - chunk;
+            if (chunk == 0 || (nearest && away >= distance))
+                continue;
+            nearest = &cursors[bin];
+            distance = away;
         }
-        enum mw_status status = cached_add(glibc, chunk, MW_GLIBC_CACHED_FASTBIN);
+        if (!nearest)
+            return MW_OK;
+        last = nearest->chunk;
+        enum mw_status status = fastbin_step(glibc, nearest);
         if (status != MW_OK)
             return status;
-        chunk = link_follow(glibc, chunk + 16, list.link);
     }
-    return MW_OK;
 }
 
 static enum mw_status fastbins_find(struct mw_glibc *glibc)
 {
-    for (size_t i = 0; i < glibc->arenas.count; i++) {
-        const struct mw_glibc_arena *arena = &glibc->arenas.items[i];
-        for (size_t bin = 0; bin < MW_GLIBC_FASTBINS; bin++) {
-            if (arena->fastbins[bin] == 0)
-                continue;
-            enum mw_status status =
-                fastbin_follow(glibc, arena->fastbins[bin], (uint64_t)(bin + 2) * 16);
-            if (status != MW_OK)
-                return status;
-        }
-    }
-    return MW_OK;
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < glibc->arenas.count && status == MW_OK; i++)
+        status = arena_fastbins_follow(glibc, &glibc->arenas.items[i]);
+    return status;
 }
 
 /* Is this chunk size right for entries of a bin? Large bins (2.42+) hold a power-of-two range. */
@@ -179,8 +252,8 @@ static bool tcache_struct_read(struct mw_glibc *glibc, mw_addr at,
 }
 
 /* Follow one bin. Adds its chunks; false when the list is not what the count says. */
-static bool tcache_bin_follow(struct mw_glibc *glibc, const struct tcache_struct *cache,
-                              size_t bin, enum mw_status *status)
+static bool tcache_bin_follow(struct mw_glibc *glibc, const struct tcache_struct *cache, size_t bin,
+                              enum mw_status *status)
 {
     mw_addr at = cache->heads[bin];
     for (uint64_t i = 0; i < cache->counts[bin]; i++) {
@@ -227,6 +300,7 @@ static bool tcache_take(struct mw_glibc *glibc, mw_addr at, enum mw_status *stat
 /* Where a thread keeps its tcache pointer, relative to TP. The same in all threads. */
 struct tls_slot {
     bool known;
+    bool is_empty; /* known by structs that hold nothing: proves little by itself */
     int64_t delta;
 };
 
@@ -254,11 +328,31 @@ static void tls_slot_learn(struct mw_glibc *glibc, mw_addr tp, struct tls_slot *
             continue;
         bool has_blocks = glibc->cached.count > before;
         glibc->cached.count = before; /* taken for good by tls_tcaches_take */
+        int64_t delta = (int64_t)(start + 8 * k - tp);
+        if (!has_blocks && !slot->is_empty)
+            *slot = (struct tls_slot){.is_empty = true, .delta = delta};
         if (!has_blocks)
             continue;
-        *slot = (struct tls_slot){true, (int64_t)(start + 8 * k - tp)};
+        *slot = (struct tls_slot){.known = true, .delta = delta};
         return;
     }
+}
+
+/* No thread's TLS led to a struct with blocks. Do all of them have an empty one in the same place,
+ * or none? Then nothing is cached, and blocks need not be searched for structs. */
+static bool tls_tcaches_are_empty(struct mw_glibc *glibc, int64_t delta)
+{
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < glibc->image->thread_count; i++) {
+        mw_addr tp = glibc->image->threads[i].tp, at, end;
+        size_t before = glibc->cached.count;
+        if (mw_image_read_u64(glibc->image, tp + (uint64_t)delta, &at) != MW_OK)
+            return false;
+        if (at != 0 && mw_glibc_in_segment(glibc, at, &end) &&
+            (!tcache_take(glibc, at, &status) || glibc->cached.count != before))
+            return false;
+    }
+    return status == MW_OK;
 }
 
 /* The struct of every thread that has one, by the learned slot. */
@@ -332,6 +426,8 @@ static enum mw_status tcaches_find(struct mw_glibc *glibc)
     list_steps_allow(glibc);
     if (status == MW_OK && slot.known)
         status = tls_tcaches_take(glibc, slot.delta);
+    if (status == MW_OK && all_known && slot.is_empty && tls_tcaches_are_empty(glibc, slot.delta))
+        return status;
     if (status == MW_OK && !(slot.known && all_known)) {
         list_steps_allow(glibc);
         status = tcaches_find_by_walk(glibc);
@@ -350,6 +446,9 @@ enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
     list_steps_allow(glibc);
     glibc->safe_linking = glibc->par && mw_glibc_has(glibc->par->thp_pagesize); /* 2.35 */
     glibc->linking_known = glibc->safe_linking || glibc->state->bins == 104;    /* 2.26 */
+    glibc->cache.bytes = mw_calloc(MW_GLIBC_CACHE_PIECES, MW_GLIBC_CACHE_PIECE);
+    if (!glibc->cache.bytes)
+        return MW_NOMEM;
     enum mw_status status = fastbins_find(glibc);
     if (status == MW_OK)
         status = tcaches_find(glibc);

@@ -23,6 +23,7 @@ static void glibc_deinit(struct mw_glibc *glibc)
     mw_vec_deinit(&glibc->arenas);
     mw_vec_deinit(&glibc->segments);
     free(glibc->visited.bits);
+    free(glibc->cache.bytes);
     mw_vec_deinit(&glibc->cached);
 }
 

@@ -18,9 +18,9 @@ struct mw_glibc_run {
 struct mw_glibc_segment {
     struct mw_heap_segment public;
     mw_addr first_chunk;
-    mw_addr top;   /* the arena's top chunk when it lies here, else 0 */
+    mw_addr top;      /* the arena's top chunk when it lies here, else 0 */
     mw_addr span_end; /* its end at the last sort, before a cut: for mw_glibc_in_segment() */
-    bool at_brk;   /* its end is the program break: top can be given back */
+    bool at_brk;      /* its end is the program break: top can be given back */
     bool locked;
 };
 
@@ -64,6 +64,17 @@ struct mw_glibc_visited {
     uint8_t *bits;
 };
 
+/* Memory that lists lead through in any order. What was freed one after the other often lies side
+ * by side: then whole pieces are read, else single pages. */
+enum { MW_GLIBC_CACHE_PAGE = 4096, MW_GLIBC_CACHE_PIECE = 64 << 10, MW_GLIBC_CACHE_PIECES = 64 };
+struct mw_glibc_cache {
+    uint8_t *bytes;                        /* MW_GLIBC_CACHE_PIECES of MW_GLIBC_CACHE_PIECE */
+    mw_addr piece[MW_GLIBC_CACHE_PIECES];  /* where each lies in the target */
+    uint16_t pages[MW_GLIBC_CACHE_PIECES]; /* which of its pages are there */
+    mw_addr last;                          /* that was not there */
+    unsigned nearness;                     /* of the last few that were not */
+};
+
 struct mw_glibc {
     struct mw_image *image;
     const struct mw_heap_options *options;
@@ -76,9 +87,9 @@ struct mw_glibc {
     const struct mw_glibc_par_layout *par;       /* NULL: mp_ not found */
     const struct mw_glibc_tcache_layout *tcache; /* NULL: none seen */
     mw_addr main_arena, mp;
-    unsigned version_minor;       /* 36 of "2.36"; 0 unknown */
-    uint16_t heap_info_size;      /* 32 or 48; 0: no thread heap */
-    uint64_t heap_max;            /* alignment of thread heaps */
+    unsigned version_minor;  /* 36 of "2.36"; 0 unknown */
+    uint16_t heap_info_size; /* 32 or 48; 0: no thread heap */
+    uint64_t heap_max;       /* alignment of thread heaps */
     bool safe_linking, linking_known;
     bool ring_is_torn; /* arenas are missing */
     bool consolidates; /* malloc_trim merges fastbins first: up to 2.42 */
@@ -93,13 +104,14 @@ struct mw_glibc {
     MW_VEC(struct mw_glibc_arena) arenas;
     MW_VEC(struct mw_glibc_segment) segments;
     size_t sorted_count; /* how many of them are in ascending order: the last sort */
-    uint64_t gap_bytes; /* foreign sbrk inside the main arena's span */
+    uint64_t gap_bytes;  /* foreign sbrk inside the main arena's span */
     struct mw_glibc_visited visited;
-    uint64_t links_tried; /* by mw_glibc_locate() */
+    uint64_t links_tried;       /* by mw_glibc_locate() */
     uint64_t far_headers_tried; /* by mw_glibc_find_mmapped() */
-    uint64_t list_steps; /* how many entries of lists may still be followed: one per chunk */
-    MW_VEC(uint64_t) cached; /* chunk addresses; bit 0: fastbin, else tcache */
-    bool cached_is_sorted;   /* ascending and complete: the walk may use it */
+    uint64_t list_steps;        /* how many entries of lists may still be followed: one per chunk */
+    MW_VEC(uint64_t) cached;    /* chunk addresses; bit 0: fastbin, else tcache */
+    struct mw_glibc_cache cache;
+    bool cached_is_sorted; /* ascending and complete: the walk may use it */
 };
 
 /* Bit 0 of an entry of `cached`. */
@@ -163,8 +175,7 @@ struct mw_glibc_sink {
     enum mw_status (*blocks)(void *user, const struct mw_block *blocks, size_t count);
 };
 /* *end_out is where it ended: before the segment's end when a foreign sbrk cut it off there. */
-enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
-                                     const struct mw_glibc_segment *segment,
+enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc, const struct mw_glibc_segment *segment,
                                      const struct mw_glibc_sink *sink, mw_addr *end_out);
 
 /* tally.c: the pass over all segments that fills the allocator's account. It may go on over several

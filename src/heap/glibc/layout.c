@@ -16,15 +16,11 @@ const size_t mw_glibc_state_layout_count =
 
 const struct mw_glibc_par_layout mw_glibc_par_layouts[] = {
     /* versions    bins n_mmaps mem sbrk tcache thp size */
-    {"2.17-2.23", 104, 40, 56, 80, NONE, NONE, 88},
-    {"2.24-2.25", 104, 40, 56, 72, NONE, NONE, 80},
-    {"2.26", 104, 40, 56, 72, 80, NONE, 112},
-    {"2.27-2.34", 112, 40, 56, 72, 80, NONE, 112},
-    {"2.35-2.42", 112, 60, 80, 96, 104, 40, 136},
-    {"2.43-2.44", 24, 68, 88, 104, 112, 48, 136},
+    {"2.17-2.23", 104, 40, 56, 80, NONE, NONE, 88}, {"2.24-2.25", 104, 40, 56, 72, NONE, NONE, 80},
+    {"2.26", 104, 40, 56, 72, 80, NONE, 112},       {"2.27-2.34", 112, 40, 56, 72, 80, NONE, 112},
+    {"2.35-2.42", 112, 60, 80, 96, 104, 40, 136},   {"2.43-2.44", 24, 68, 88, 104, 112, 48, 136},
 };
-const size_t mw_glibc_par_layout_count =
-    sizeof mw_glibc_par_layouts / sizeof *mw_glibc_par_layouts;
+const size_t mw_glibc_par_layout_count = sizeof mw_glibc_par_layouts / sizeof *mw_glibc_par_layouts;
 
 const struct mw_glibc_tcache_layout mw_glibc_tcache_layouts[] = {
     {"2.26-2.29", 0x250, 1, 64, 64, false},

@@ -38,8 +38,7 @@ uint16_t mw_glibc_heap_info_size(struct mw_glibc *glibc, mw_addr arena)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint64_t ar_ptr;
         if ((arena & 0xfffff) == sizes[i] &&
-            mw_image_read_u64(glibc->image, arena - sizes[i], &ar_ptr) == MW_OK &&
-            ar_ptr == arena)
+            mw_image_read_u64(glibc->image, arena - sizes[i], &ar_ptr) == MW_OK && ar_ptr == arena)
             return sizes[i];
     }
     return 0;
@@ -111,8 +110,8 @@ static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *gl
         if (!first)
             first = row;
         if (!mw_glibc_has(row->attached_threads) ||
-            mw_image_read(glibc->image, main_arena + row->attached_threads, words,
-                          sizeof words) != MW_OK)
+            mw_image_read(glibc->image, main_arena + row->attached_threads, words, sizeof words) !=
+                MW_OK)
             continue;
         bool is_count = words[0] < 128 << 10 && words[0] % glibc->image->page_size != 0;
         if (is_count || (words[0] == 0 && words[1] != 0))

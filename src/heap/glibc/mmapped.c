@@ -63,8 +63,8 @@ static bool moved_header_test(struct mw_glibc *glibc, mw_addr start, mw_addr run
         return false;
     uint64_t size = words[1] & ~(uint64_t)7, total = size + offset + tail_bytes(glibc);
     if ((words[0] & ~(uint64_t)1) != offset || (words[1] & 7) != MW_GLIBC_IS_MMAPPED ||
-        size < MW_GLIBC_MINSIZE || size > run_end - start ||
-        total % glibc->image->page_size || total > run_end - start)
+        size < MW_GLIBC_MINSIZE || size > run_end - start || total % glibc->image->page_size ||
+        total > run_end - start)
         return false;
     *block = (struct mmapped_block){total, offset};
     return true;

@@ -74,6 +74,20 @@ struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_add
     return sum;
 }
 
+bool mw_glibc_pages_all_resident(const struct mw_glibc_pages *pages, mw_addr start, mw_addr end)
+{
+    enum { PAGES_MAX = 4096 }; /* more is not worth a look: so large blocks are few */
+    assert(start < end);
+    uint64_t first = (start - pages->start) >> pages->shift;
+    uint64_t last = (end - 1 - pages->start) >> pages->shift;
+    if (start < pages->start || last >= pages->count || last - first >= PAGES_MAX)
+        return false;
+    for (uint64_t i = first; i <= last; i++)
+        if (!mw_page_is_resident(pages->flags[i]))
+            return false;
+    return true;
+}
+
 /* Name the runs of resident pages in [start, end); all of it when residency is not known. */
 static void trim_ranges_name(const struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
 {
@@ -128,7 +142,7 @@ static void trim_top(struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
     trim->top_bytes += trim->bytes - before;
 }
 
-void mw_glibc_trim_block(struct mw_glibc_trim *trim, const struct mw_block *block)
+void mw_glibc_trim_block_slow(struct mw_glibc_trim *trim, const struct mw_block *block)
 {
     bool merges = block->state == MW_BLOCK_FREE || block->state == MW_BLOCK_TOP ||
                   (block->state == MW_BLOCK_FASTBIN && trim->glibc->consolidates);
@@ -151,24 +165,6 @@ void mw_glibc_trim_end(struct mw_glibc_trim *trim)
     if (trim->run_start != trim->run_end)
         trim_chunk(trim, trim->run_start, trim->run_end);
     trim->run_start = trim->run_end = 0;
-}
-
-void mw_glibc_pins_block(struct mw_glibc_pins *pins, const struct mw_block *block, uint64_t rss)
-{
-    switch (block->state) {
-    case MW_BLOCK_FREE:
-        pins->gap_rss += rss;
-        break;
-    case MW_BLOCK_IN_USE:
-    case MW_BLOCK_TCACHE:
-    case MW_BLOCK_FASTBIN:
-        pins->ring[pins->seen++ % MW_GLIBC_PIN_RING] =
-            (struct mw_glibc_pin_candidate){*block, pins->gap_rss, rss};
-        pins->gap_rss = 0;
-        break;
-    default:
-        break;
-    }
 }
 
 /* From the top downwards, take the shortest row of live blocks below which the most lies free:

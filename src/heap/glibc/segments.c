@@ -143,8 +143,7 @@ static enum mw_status segment_add(struct mw_glibc *glibc, mw_addr start, mw_addr
     return mw_glibc_segment_push(glibc, &segment);
 }
 
-enum mw_status mw_glibc_segment_push(struct mw_glibc *glibc,
-                                     const struct mw_glibc_segment *segment)
+enum mw_status mw_glibc_segment_push(struct mw_glibc *glibc, const struct mw_glibc_segment *segment)
 {
     uint64_t size = segment->public.end - segment->public.start;
     assert(segment->public.start < segment->public.end);
@@ -174,8 +173,7 @@ static enum mw_status gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limi
         uint64_t head;
         if (!chunk_size_read(glibc, at, &head))
             return MW_OK;
-        if (head_may_start(head) &&
-            chain_follow(glibc, at, limit, true, end_out)) {
+        if (head_may_start(head) && chain_follow(glibc, at, limit, true, end_out)) {
             *start_out = at;
             return MW_OK;
         }
@@ -305,8 +303,8 @@ static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
     mw_addr limit = mw_glibc_next_segment(glibc, page, run->end);
     enum mw_status status = visited_begin(glibc, page, limit);
     if (status != MW_OK || glibc->visited.is_exhausted ||
-        !chain_follow(glibc, page, limit, true, &end) ||
-        end.end % glibc->image->page_size != 0 || end.end - page > missing)
+        !chain_follow(glibc, page, limit, true, &end) || end.end % glibc->image->page_size != 0 ||
+        end.end - page > missing)
         return status;
     *next_out = end.end;
     return segment_add(glibc, page, page, &end, MW_SEGMENT_MORECORE, run->locked);
@@ -404,9 +402,8 @@ static void brk_end_mark(struct mw_glibc *glibc)
         if (segment->public.arena != 0 || segment->top == 0)
             continue;
         const struct mw_mapping *last = mw_image_region(glibc->image, segment->public.end - 1);
-        segment->at_brk =
-            last && last->end == segment->public.end && region_is_brk(glibc, last) &&
-            last->end % glibc->image->page_size == 0; /* a core's word for it */
+        segment->at_brk = last && last->end == segment->public.end && region_is_brk(glibc, last) &&
+                          last->end % glibc->image->page_size == 0; /* a core's word for it */
     }
 }
 

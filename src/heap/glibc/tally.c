@@ -117,10 +117,9 @@ static void free_add(struct mw_glibc_tally *tally, const struct mw_block *block,
     }
 }
 
-static enum mw_status block_add(struct mw_glibc_tally *tally, const struct mw_block *block)
+static inline enum mw_status block_add(struct mw_glibc_tally *tally, const struct mw_block *block,
+                                       struct mw_glibc_resident resident)
 {
-    struct mw_glibc_resident resident =
-        mw_glibc_pages_sum(&tally->pages, block->address, block->size);
     enum mw_status status = MW_OK;
     split_add(&tally->segment->public, block, resident);
     if (block->state == MW_BLOCK_IN_USE) {
@@ -135,10 +134,49 @@ static enum mw_status block_add(struct mw_glibc_tally *tally, const struct mw_bl
         if (tally->glibc->options->classify_content)
             content_sample(tally, block, resident.rss);
     }
-    if (tally->arena) {
+    if (tally->arena)
         mw_glibc_trim_block(&tally->trim, block);
-        mw_glibc_pins_block(&tally->pins, block, resident.rss);
+    return status;
+}
+
+/* Only the blocks nearest to the end of the segment can be pins: of a batch, the last few that are
+ * not free; what came before it is forgotten when they are enough. */
+static void pins_add(struct mw_glibc_tally *tally, const struct mw_block *blocks, size_t count)
+{
+    size_t first = count, held = 0;
+    while (first > 0 && held <= MW_GLIBC_PIN_RING)
+        held += mw_glibc_pins_counts(&blocks[--first]);
+    if (held > MW_GLIBC_PIN_RING) { /* blocks[first] is one too many */
+        first++;
+        tally->pins.seen = 0;
+        tally->pins.gap_rss = 0;
     }
+    for (size_t i = first; i < count; i++)
+        mw_glibc_pins_block(&tally->pins, &blocks[i],
+                            mw_glibc_pages_of(&tally->pages, &blocks[i]).rss);
+}
+
+/* A batch in pages that are all resident, which most are: live blocks after live blocks need only
+ * be counted. */
+static enum mw_status resident_blocks_add(struct mw_glibc_tally *tally,
+                                          const struct mw_block *blocks, size_t count)
+{
+    struct mw_heap_segment *segment = &tally->segment->public;
+    uint64_t live_bytes = 0, live_count = 0;
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < count && status == MW_OK; i++) {
+        const struct mw_block *block = &blocks[i];
+        if (block->state == MW_BLOCK_IN_USE && tally->trim.run_start == tally->trim.run_end) {
+            live_bytes += block->size;
+            live_count++;
+            status = mw_sizes_add(&tally->sizes, block->size, true);
+        } else {
+            status = block_add(tally, block, (struct mw_glibc_resident){block->size, 0});
+        }
+    }
+    segment->split.in_use_bytes += live_bytes;
+    segment->split.in_use_rss += live_bytes;
+    segment->in_use_count += live_count;
     return status;
 }
 
@@ -146,11 +184,19 @@ static enum mw_status blocks_add(void *user, const struct mw_block *blocks, size
 {
     struct mw_glibc_tally *tally = user;
     const struct mw_heap_options *options = tally->glibc->options;
-    for (size_t i = 0; i < count; i++) {
-        enum mw_status status = block_add(tally, &blocks[i]);
-        if (status != MW_OK)
-            return status;
+    enum mw_status added = MW_OK;
+    assert(count > 0);
+    mw_addr end = blocks[count - 1].address + blocks[count - 1].size;
+    if (mw_glibc_pages_all_resident(&tally->pages, blocks[0].address, end)) {
+        added = resident_blocks_add(tally, blocks, count);
+    } else {
+        for (size_t i = 0; i < count && added == MW_OK; i++)
+            added = block_add(tally, &blocks[i], mw_glibc_pages_of(&tally->pages, &blocks[i]));
     }
+    if (added != MW_OK)
+        return added;
+    if (tally->segment->top != 0)
+        pins_add(tally, blocks, count);
     for (size_t i = 0; i < options->visitor_count; i++) {
         struct mw_heap_visitor *visitor = &options->visitors[i];
         if (!visitor->blocks)

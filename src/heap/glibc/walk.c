@@ -18,7 +18,8 @@ struct walk {
     struct mw_glibc *glibc;
     const struct mw_glibc_segment *segment;
     const struct mw_glibc_sink *sink;
-    size_t cached_at; /* next entry of the cached list */
+    size_t cached_at;    /* next entry of the cached list */
+    mw_addr cached_next; /* its address; UINT64_MAX: no more */
     enum mw_status status;
     size_t count;
     mw_addr expected; /* where the next block must begin: blocks tile */
@@ -58,19 +59,23 @@ static size_t cached_lower_bound(const struct mw_glibc *glibc, mw_addr address)
     return low;
 }
 
+static void cached_next_set(struct walk *walk, size_t at)
+{
+    const struct mw_glibc *glibc = walk->glibc;
+    bool is_there = glibc->cached_is_sorted && at < glibc->cached.count;
+    walk->cached_at = at;
+    walk->cached_next =
+        is_there ? glibc->cached.items[at] & ~(uint64_t)MW_GLIBC_CACHED_FASTBIN : UINT64_MAX;
+}
+
 /* In use, or cached? Addresses come in ascending order. */
 static inline enum mw_block_state used_state(struct walk *walk, mw_addr chunk)
 {
-    const struct mw_glibc *glibc = walk->glibc;
-    if (!glibc->cached_is_sorted)
+    while (walk->cached_next < chunk)
+        cached_next_set(walk, walk->cached_at + 1);
+    if (walk->cached_next != chunk)
         return MW_BLOCK_IN_USE;
-    while (walk->cached_at < glibc->cached.count && glibc->cached.items[walk->cached_at] < chunk)
-        walk->cached_at++;
-    if (walk->cached_at == glibc->cached.count)
-        return MW_BLOCK_IN_USE;
-    uint64_t entry = glibc->cached.items[walk->cached_at];
-    if ((entry & ~(uint64_t)1) != chunk)
-        return MW_BLOCK_IN_USE;
+    uint64_t entry = walk->glibc->cached.items[walk->cached_at];
     return entry & MW_GLIBC_CACHED_FASTBIN ? MW_BLOCK_FASTBIN : MW_BLOCK_TCACHE;
 }
 
@@ -123,23 +128,66 @@ static void walk_emit_top(struct walk *walk, mw_addr top, uint64_t size)
     walk_emit(walk, top + size, rest - size, MW_BLOCK_METADATA);
 }
 
+static bool size_is_sound(uint64_t head, mw_addr chunk, mw_addr end)
+{
+    uint64_t size = head & ~(uint64_t)7;
+    return size >= MW_GLIBC_MINSIZE && size % 16 == 0 && size <= end - chunk &&
+           !(head & MW_GLIBC_IS_MMAPPED);
+}
+
+/* A chunk whose successor is not known yet. */
+struct held_chunk {
+    mw_addr address; /* 0: none */
+    uint64_t head;
+};
+
+/* The common case, made quick: live chunks one after the other in the window. Stops before
+ * whatever needs a closer look; chunk is where, held the one before it. */
+static mw_addr walk_live_chunks(struct walk *walk, mw_addr chunk, struct held_chunk *held)
+{
+    const struct mw_window *window = &walk->glibc->window;
+    const mw_addr end = walk->segment->public.end, top = walk->segment->top;
+    const mw_addr base = window->start, length = window->length;
+    mw_addr address = held->address;
+    uint64_t held_head = held->head;
+    assert(address != 0);
+    while (chunk - base < length && length - (chunk - base) >= 16) {
+        uint64_t head;
+        memcpy(&head, window->bytes + (chunk - base) + 8, 8);
+        if (!(head & MW_GLIBC_PREV_INUSE) || !size_is_sound(head, chunk, end) || chunk == top ||
+            address >= walk->cached_next)
+            break;
+        walk_emit(walk, address, held_head & ~(uint64_t)7, MW_BLOCK_IN_USE);
+        address = chunk;
+        held_head = head;
+        chunk += head & ~(uint64_t)7;
+        if (walk->status != MW_OK)
+            break;
+    }
+    *held = (struct held_chunk){address, held_head};
+    return chunk;
+}
+
 /* Chunks from first to top or fence. The header before `chunk` decides nothing: each chunk is
  * held back until its successor tells whether it is in use. */
 static void walk_chunks(struct walk *walk, mw_addr chunk)
 {
     struct mw_window *window = &walk->glibc->window;
     const struct mw_glibc_segment *segment = walk->segment;
-    mw_addr end = segment->public.end, held = 0;
-    uint64_t held_head = 0;
+    mw_addr end = segment->public.end;
+    struct held_chunk held = {0, 0};
     while (walk->status == MW_OK) {
+        if (held.address != 0)
+            chunk = walk_live_chunks(walk, chunk, &held);
         const uint8_t *header = end - chunk >= 16 ? mw_window_at(window, chunk, 16) : NULL;
         uint64_t prev_size = 0, head = 0;
         if (header) {
             memcpy(&prev_size, header, 8);
             memcpy(&head, header + 8, 8);
         }
-        if (!header || (held && !walk_settle(walk, held, held_head, prev_size, head))) {
-            walk_skip_rest(walk, held ? held : chunk);
+        if (!header ||
+            (held.address && !walk_settle(walk, held.address, held.head, prev_size, head))) {
+            walk_skip_rest(walk, held.address ? held.address : chunk);
             return;
         }
         uint64_t size = head & ~(uint64_t)7;
@@ -158,12 +206,11 @@ static void walk_chunks(struct walk *walk, mw_addr chunk)
             walk_emit(walk, chunk, cut - chunk, MW_BLOCK_METADATA);
             return;
         }
-        if (size < MW_GLIBC_MINSIZE || size > end - chunk || (head & MW_GLIBC_IS_MMAPPED)) {
+        if (!size_is_sound(head, chunk, end)) {
             walk_skip_rest(walk, chunk);
             return;
         }
-        held = chunk;
-        held_head = head;
+        held = (struct held_chunk){chunk, head};
         chunk += size;
     }
 }
@@ -180,15 +227,14 @@ static void walk_mmapped(struct walk *walk)
     walk_emit(walk, end, segment->public.end - end, MW_BLOCK_METADATA);
 }
 
-enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc,
-                                     const struct mw_glibc_segment *segment,
+enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc, const struct mw_glibc_segment *segment,
                                      const struct mw_glibc_sink *sink, mw_addr *end_out)
 {
     struct walk walk;
     walk.glibc = glibc;
     walk.segment = segment;
     walk.sink = sink;
-    walk.cached_at = cached_lower_bound(glibc, segment->public.start);
+    cached_next_set(&walk, cached_lower_bound(glibc, segment->public.start));
     walk.status = MW_OK;
     walk.count = 0;
     walk.expected = segment->public.start;
