@@ -405,6 +405,35 @@ static void test_core_larger_than_memory(void **state)
     run_end(&run);
 }
 
+/* Nobody has a libc, and the same bytes over and over could be its data. */
+static void test_search_for_the_arena_ends(void **state)
+{
+    (void)state;
+    enum { COUNT = 12000 };
+    uint8_t *bytes = words_new(MIB);
+    struct mw_image_memory_part *parts = calloc(COUNT, sizeof *parts);
+    assert_non_null(parts);
+    for (size_t i = 0; i < COUNT; i++)
+        parts[i] = (struct mw_image_memory_part){
+            .mapping = {.start = MMAPPED + i * 2 * MIB,
+                        .end = MMAPPED + i * 2 * MIB + MIB,
+                        .perms = MW_PERM_READ | MW_PERM_WRITE},
+            .bytes = bytes,
+        };
+    struct mw_image image;
+    struct mw_allocator allocator = {0};
+    struct mw_error err;
+    assert_int_equal(mw_image_open_memory(parts, COUNT, &image, NULL), MW_OK);
+    memset(&asked, 0, sizeof asked);
+    asked.real = image.ops;
+    image.ops = &counting_ops;
+    assert_int_equal(mw_heap_walkers[0]->probe(&image, &allocator, &err), MW_NOT_FOUND);
+    assert_in_range(asked.bytes, (uint64_t)7 << 30, (uint64_t)9 << 30);
+    mw_image_close(&image);
+    free(parts);
+    free(bytes);
+}
+
 /* Each of 2,000 arenas claims the same long list, which ends in a circle. */
 static void test_many_arenas_one_list(void **state)
 {
@@ -510,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_morecore_of_chunk_like_bytes),
         cmocka_unit_test(test_missing_mmapped_blocks),
         cmocka_unit_test(test_core_larger_than_memory),
+        cmocka_unit_test(test_search_for_the_arena_ends),
         cmocka_unit_test(test_many_arenas_one_list),
         cmocka_unit_test(test_many_foreign_gaps),
         cmocka_unit_test(test_huge_untouched_block),

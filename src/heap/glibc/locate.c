@@ -24,6 +24,8 @@ enum {
     LINKS_MAX = 1 << 20, /* followed over all candidates: a hostile target may show many */
 };
 static const uint64_t SCAN_MAX = (uint64_t)256 << 20; /* of one mapping */
+/* Of all: the segments of a small core may lie over each other in the file. */
+static const uint64_t SCAN_MAX_IN_ALL = (uint64_t)8 << 30;
 
 static uint64_t word_at(const uint8_t *bytes)
 {
@@ -161,14 +163,15 @@ static bool region_may_hold_arena(const struct mw_mapping *map)
 }
 
 static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, uint8_t *buffer,
-                        mw_addr *torn_out)
+                        uint64_t *budget, mw_addr *torn_out)
 {
     mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
-    for (mw_addr at = map->start; at < end; at += SCAN_STEP) {
+    for (mw_addr at = map->start; at < end && *budget > 0; at += SCAN_STEP) {
         size_t want = SCAN_STEP + NEXT_AFTER_BINS + 8;
         if (want > end - at)
             want = (size_t)(end - at);
         size_t got = mw_image_read_present(glibc->image, at, buffer, want);
+        *budget -= got < *budget ? got : *budget;
         if (scan_for_arena(glibc, buffer, got, at, torn_out))
             return true;
         if (got < want)
@@ -317,10 +320,11 @@ enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
     const struct mw_mapping *found = NULL;
     mw_addr torn = 0;
     for (int pass = 0; pass < 2 && !found; pass++) {
+        uint64_t budget = SCAN_MAX_IN_ALL;
         for (size_t i = 0; i < regions->count && !found; i++) {
             const struct mw_mapping *map = &regions->items[i];
             if (region_may_hold_arena(map) && name_is_libc(map->name) == (pass == 0) &&
-                scan_region(glibc, map, buffer, &torn))
+                scan_region(glibc, map, buffer, &budget, &torn))
                 found = map;
         }
         if (!found) /* before the ring of a thread arena that a tear made to close */
