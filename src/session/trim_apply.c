@@ -30,12 +30,13 @@ static const uint64_t ATTEMPT_PAUSE_NS = 5000000, TIMEOUT_NS = 60000000000;
 static bool waits_outside(int number)
 {
     static const int numbers[] = {
-        SYS_poll,          SYS_ppoll,           SYS_select,    SYS_pselect6,
-        SYS_epoll_wait,    SYS_epoll_pwait,     SYS_nanosleep, SYS_clock_nanosleep,
-        SYS_accept,        SYS_accept4,         SYS_recvfrom,  SYS_recvmsg,
-        SYS_recvmmsg,      SYS_wait4,           SYS_waitid,    SYS_pause,
-        SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_msgrcv,    SYS_semop,
-        SYS_semtimedop,    SYS_io_getevents,    SYS_connect,   SYS_restart_syscall,
+#ifdef SYS_poll /* younger architectures have only what replaced these */
+        SYS_poll,   SYS_select,     SYS_epoll_wait,    SYS_pause,
+#endif
+        SYS_ppoll,  SYS_pselect6,   SYS_epoll_pwait,   SYS_nanosleep,       SYS_clock_nanosleep,
+        SYS_accept, SYS_accept4,    SYS_recvfrom,      SYS_recvmsg,         SYS_recvmmsg,
+        SYS_wait4,  SYS_waitid,     SYS_rt_sigsuspend, SYS_rt_sigtimedwait, SYS_msgrcv,
+        SYS_semop,  SYS_semtimedop, SYS_io_getevents,  SYS_connect,         SYS_restart_syscall,
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] == number)
