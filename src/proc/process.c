@@ -25,6 +25,7 @@
 
 enum {
     SMALL_FILE_BYTES = 64 << 10,
+    STATUS_BYTES = 1 << 20, /* a process may be in 65,536 groups */
     COMMAND_BYTES = 512,       /* shown of the arguments, before escaping */
     CMDLINE_READ_BYTES = 4096, /* read of them */
     STAT_FIELD_MINFLT = 10,    /* counted from 1 as in proc(5) */
@@ -430,7 +431,7 @@ enum mw_status mw_process_load(int proc_fd, int32_t pid, struct mw_process *proc
     MW_FREE char *status_text = NULL;
     size_t length;
     enum mw_status status =
-        mw_io_read_file_at(dir_fd, "status", SMALL_FILE_BYTES, &status_text, &length, err);
+        mw_io_read_file_at(dir_fd, "status", STATUS_BYTES, &status_text, &length, err);
     if (status == MW_GONE || status == MW_NOT_FOUND)
         return mw_fail(err, MW_GONE, "process %d has exited", pid);
     if (status != MW_OK)

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STATUS_BYTES_MAX = 64 << 10, ARENAS_MANY = 8 };
+enum { STATUS_BYTES_MAX = 1 << 20, ARENAS_MANY = 8 };
 #define ARENA_HEAP_BYTES ((uint64_t)64 << 20) /* glibc HEAP_MAX_SIZE on 64-bit, every version */
 
 /* The figures of one process. False: it has ended, or has no memory of its own. */

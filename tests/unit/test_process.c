@@ -288,6 +288,30 @@ static void test_load_from_a_fake_proc(void **state)
     temp_tree_remove(&tree);
 }
 
+/* A member of very many groups, which status lists. */
+static void test_load_with_many_groups(void **state)
+{
+    (void)state;
+    enum { GROUPS = 65536, BYTES = GROUPS * 11 + 128 };
+    struct temp_tree tree;
+    temp_tree_make(&tree);
+    char *text = calloc(1, BYTES);
+    assert_non_null(text);
+    size_t length = (size_t)snprintf(text, BYTES, "Name:\tx\nGroups:\t");
+    for (unsigned i = 0; i < GROUPS; i++)
+        length += (size_t)snprintf(text + length, BYTES - length, "%u ", 4000000000u + i);
+    snprintf(text + length, BYTES - length, "\nVmRSS:\t 12 kB\n");
+    temp_tree_write(&tree, "proc/4713/status", text);
+    int proc_fd = openat(tree.fd, "proc", O_RDONLY | O_DIRECTORY);
+    struct mw_process process;
+    assert_int_equal(mw_process_load(proc_fd, 4713, &process, NULL), MW_OK);
+    assert_int_equal(process.vm_rss, 12 << 10);
+    mw_process_deinit(&process);
+    free(text);
+    close(proc_fd);
+    temp_tree_remove(&tree);
+}
+
 /* btime of /proc/stat and the start in /proc/PID/stat: what ps(1) adds up. */
 static int64_t started_at_by_btime(pid_t pid)
 {
@@ -353,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_environ_is_bounded),
         cmocka_unit_test(test_environ_out_of_memory),
         cmocka_unit_test(test_load_from_a_fake_proc),
+        cmocka_unit_test(test_load_with_many_groups),
         cmocka_unit_test(test_load_this_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
