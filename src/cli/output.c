@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { WIDTH_MIN = 80, WIDTH_MAX = 100, WIDTH_ENDLESS = 1 << 16 };
+enum { WIDTH_MIN = 80, WIDTH_MAX = 100, WIDTH_ENDLESS = 1 << 16, SAID_BYTES_MAX = 1024 };
 #define PROGRESS_AFTER_NS ((uint64_t)1000000000)
 
 static int stdout_write(void *user, const void *bytes, size_t length)
@@ -90,15 +91,26 @@ struct mw_text_look mw_cli_table_look(const struct mw_cli *cli)
     return (struct mw_text_look){width, cli->color};
 }
 
+/* One line on standard error. It may carry names of files and arguments: escaped, like all output.
+ */
+static void line_say(const char *prefix, const char *text)
+{
+    struct mw_str line = MW_STR_INIT(SAID_BYTES_MAX * 4);
+    mw_str_put_escaped(&line, text, strlen(text));
+    fprintf(stderr, "%s: %s\n", prefix,
+            line.status == MW_OK ? mw_str_text(&line) : "out of memory");
+    mw_str_deinit(&line);
+}
+
 void mw_cli_say(struct mw_cli *cli, const char *fmt, ...)
 {
-    char text[1024];
+    char text[SAID_BYTES_MAX];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     mw_cli_progress_clear(cli);
-    fprintf(stderr, "memwhy: %s\n", text);
+    line_say("memwhy", text);
 }
 
 static enum mw_exit exit_of(enum mw_status code)
@@ -119,6 +131,6 @@ enum mw_exit mw_cli_fail(struct mw_cli *cli, const struct mw_error *err)
 {
     mw_cli_say(cli, "%s", err->text[0] ? err->text : mw_status_name(err->code));
     if (err->hint[0])
-        fprintf(stderr, "hint: %s\n", err->hint);
+        line_say("hint", err->hint);
     return exit_of(err->code);
 }

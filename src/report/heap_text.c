@@ -292,9 +292,10 @@ static void put_allocator(struct mw_text *text, const struct mw_analysis *analys
     mw_text_printf(text, MW_STYLE_PLAIN, ", %llu heap%s, in %s",
                    (unsigned long long)allocator->heap_count, allocator->heap_count == 1 ? "" : "s",
                    text->unit.name);
-    mw_text_put(text, MW_STYLE_PLAIN,
-                allocator->reconciled ? "  [all sums equal its own counters]"
-                                      : "  [some sums differ from its own counters: see findings]");
+    mw_text_pad(text, text->column + 2);
+    mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN,
+                 allocator->reconciled ? "[all sums equal its own counters]"
+                                       : "[some sums differ from its own counters: see findings]");
     mw_text_newline(text);
     put_totals(&screen);
     put_parameters(&screen, analysis);

@@ -38,10 +38,13 @@ static void put_pins(struct mw_text *text, const struct mw_allocator *allocator,
     size_t count = allocator->pin_count < max ? allocator->pin_count : max;
     mw_text_newline(text);
     mw_text_put(text, MW_STYLE_BOLD, "PINS");
-    mw_text_printf(text, MW_STYLE_PLAIN,
-                   "  the last live block of each heap, and what would be released without it and "
-                   "its like (%s)",
-                   text->unit.name);
+    char about[128];
+    snprintf(about, sizeof about,
+             "the last live block of each heap, and what would be released without it and its "
+             "like (%s)",
+             text->unit.name);
+    mw_text_pad(text, text->column + 2);
+    mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN, about);
     mw_text_newline(text);
     mw_text_table(text, &(struct mw_text_table){
                             .columns = columns,

@@ -91,8 +91,9 @@ static void md_versions(struct mw_text *text, const struct mw_analysis *analysis
     snprintf(value, sizeof value, "%s, %s", mw_image_kind_name(analysis->image.kind),
              mw_arch_name(analysis->image.arch) ? mw_arch_name(analysis->image.arch) : "?");
     put_fact(text, "target", value);
-    if (process->thread_count != MW_UNKNOWN && process->cpus_online != MW_UNKNOWN) {
-        snprintf(value, sizeof value, "%llu threads, %llu CPUs online, %llu allowed",
+    if (process->thread_count != MW_UNKNOWN && process->cpus_online != MW_UNKNOWN &&
+        process->cpus_allowed != MW_UNKNOWN) {
+        snprintf(value, sizeof value, "threads %llu, CPUs online %llu, allowed %llu",
                  (unsigned long long)process->thread_count,
                  (unsigned long long)process->cpus_online,
                  (unsigned long long)process->cpus_allowed);
@@ -124,14 +125,14 @@ static void md_parameters(struct mw_text *text, const struct mw_allocator *alloc
     if (allocator->arena_limit != MW_UNKNOWN)
         snprintf(limit, sizeof limit, " of at most %llu",
                  (unsigned long long)allocator->arena_limit);
-    snprintf(value, sizeof value,
-             "%zu arenas%s; in use %llu bytes in %llu blocks (%llu mmapped); free "
-             "%llu bytes (tops %llu, tcache %llu)",
-             allocator->arena_count, limit, (unsigned long long)allocator->in_use_bytes,
-             (unsigned long long)allocator->in_use_count,
-             (unsigned long long)allocator->mmapped_count,
-             (unsigned long long)allocator->free_bytes, (unsigned long long)allocator->top_bytes,
-             (unsigned long long)allocator->tcache_bytes);
+    snprintf(
+        value, sizeof value,
+        "%zu arena%s%s; in use %llu bytes in %llu blocks (%llu mmapped); free "
+        "%llu bytes (tops %llu, tcache %llu)",
+        allocator->arena_count, allocator->arena_count == 1 ? "" : "s", limit,
+        (unsigned long long)allocator->in_use_bytes, (unsigned long long)allocator->in_use_count,
+        (unsigned long long)allocator->mmapped_count, (unsigned long long)allocator->free_bytes,
+        (unsigned long long)allocator->top_bytes, (unsigned long long)allocator->tcache_bytes);
     put_fact(text, allocator->kind, value);
 }
 
@@ -178,6 +179,8 @@ static void md_verdict(struct mw_text *text, const struct mw_verdict *verdict)
     put_md(text, verdict->summary);
     mw_text_newline(text);
     for (size_t i = 0; i < verdict->evidence_count; i++) {
+        if (verdict->evidence[i].names_file)
+            continue;
         mw_text_put(text, MW_STYLE_PLAIN, "  - ");
         put_md(text, verdict->evidence[i].text);
         mw_text_printf(text, MW_STYLE_PLAIN, " (%s)", verdict->evidence[i].source);
@@ -234,9 +237,10 @@ enum mw_status mw_report_markdown(const struct mw_analysis *analysis, struct mw_
     put_md(&text, program_name(&analysis->image.process));
     mw_text_newline(&text);
     mw_text_newline(&text);
-    snprintf(value, sizeof value, "memwhy %s, %s; %llu pauses, %s in all.", MW_VERSION,
+    snprintf(value, sizeof value, "memwhy %s, %s; %llu pause%s, %s in all.", MW_VERSION,
              mw_clock_rfc3339(when, analysis->taken_at),
              (unsigned long long)analysis->image.pauses.count,
+             analysis->image.pauses.count == 1 ? "" : "s",
              mw_screen_seconds(paused, (double)analysis->image.pauses.total_ns / 1e9));
     put_line(&text, value);
     md_versions(&text, analysis);

@@ -28,7 +28,12 @@ static void put_piece(struct mw_text *text, unsigned gap, const char *piece)
     } else if (text->column > 0) {
         mw_text_pad(text, text->column + gap);
     }
-    mw_text_put(text, MW_STYLE_PLAIN, piece);
+    unsigned room = text->look.width - text->column;
+    bool fits = mw_text_width(piece) <= room;
+    mw_text_put_bytes(text, MW_STYLE_PLAIN, piece,
+                      fits ? strlen(piece) : mw_text_fit(piece, room - 3));
+    if (!fits)
+        mw_text_put(text, MW_STYLE_PLAIN, "...");
 }
 
 static const char *base_name(const char *path)

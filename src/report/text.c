@@ -79,6 +79,19 @@ unsigned mw_text_width(const char *text)
     return span_width(text, strlen(text));
 }
 
+size_t mw_text_fit(const char *text, unsigned width)
+{
+    size_t fit = 0, length = strlen(text);
+    while (fit < length) {
+        size_t take = mw_utf8_sequence((const unsigned char *)text + fit, length - fit);
+        take = take ? take : 1;
+        if (span_width(text, fit + take) > width)
+            break;
+        fit += take;
+    }
+    return fit;
+}
+
 static void put_blanks(struct mw_text *text)
 {
     for (; text->blanks > 0; text->blanks--)

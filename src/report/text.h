@@ -69,6 +69,8 @@ void mw_text_bands(struct mw_text *text, struct mw_text_band *bands, size_t coun
 
 /* Characters in a text as it is shown. */
 unsigned mw_text_width(const char *text);
+/* The bytes of text, whole characters, that fit into width columns. */
+size_t mw_text_fit(const char *text, unsigned width);
 
 /* Tables: a pass over all rows finds the widths, a second one prints. Rows are made on demand, so
  * a table of any length needs no memory. */

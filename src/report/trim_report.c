@@ -107,8 +107,9 @@ static void put_prediction(struct mw_text *text, const struct mw_analysis *analy
     mw_text_pad(text, 14);
     mw_text_printf(text, MW_STYLE_BOLD, "-%s %s",
                    mw_unit_format(figure, text->unit, trim->predicted_bytes), text->unit.name);
-    mw_text_printf(text, MW_STYLE_PLAIN,
-                   " of Anonymous would be given back by malloc_trim(0), page for page");
+    mw_text_pad(text, text->column + 1);
+    mw_text_wrap(text, 14, 0, MW_STYLE_PLAIN,
+                 "of Anonymous would be given back by malloc_trim(0), page for page");
     mw_text_newline(text);
     if (trim->anon_before_bytes != MW_UNKNOWN && trim->anon_before_bytes >= trim->predicted_bytes)
         put_line(

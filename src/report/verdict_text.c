@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { FULL_BLOCKS_MAX = 2, ROW_LINES_MAX = 2, REMEDIES_MAX = 5, NOT_MAX = 4, WHY_MAX = 4 };
+enum { GAIN_COLUMNS_MIN = 24 };
 
 void mw_screen_label(struct mw_text *text, const char *label)
 {
@@ -154,18 +155,33 @@ static void remedies_collect(struct remedy_list *list, const struct mw_verdict *
     }
 }
 
+/* The columns of the longest word: a setting to be copied stays in one piece. */
+static unsigned longest_word(const char *words)
+{
+    unsigned longest = 0;
+    for (const char *at = words; *at; at += strspn(at, " ")) {
+        unsigned length = (unsigned)strcspn(at, " ");
+        longest = length > longest ? length : longest;
+        at += length;
+    }
+    return longest;
+}
+
 /* Two bands: the action; the gain and how it is known. */
 static void put_remedies(struct mw_text *text, const struct mw_analysis *analysis,
                          const struct remedy_list *list)
 {
-    unsigned action = 0;
+    unsigned action = 0, room = (text->look.width - MW_SCREEN_TEXT_COLUMN) / 2;
     char gain[96];
     for (size_t i = 0; i < list->count; i++) {
         unsigned wide = mw_text_width(list->items[i]->action);
+        unsigned word = longest_word(list->items[i]->action);
         action = wide > action ? wide : action;
+        room = word > room ? word : room;
     }
-    unsigned room = (text->look.width - MW_SCREEN_TEXT_COLUMN) / 2;
+    unsigned most = text->look.width - MW_SCREEN_TEXT_COLUMN - GAIN_COLUMNS_MIN;
     action = action > room ? room : action;
+    action = action > most ? most : action;
     for (size_t i = 0; i < list->count; i++) {
         const struct mw_remedy *remedy = list->items[i];
         gain_format(gain, text->unit, analysis, remedy);

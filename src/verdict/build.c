@@ -12,6 +12,7 @@
 enum {
     PARTS_MAX = 64, /* evidence items, ruled out ids or remedies of one verdict; sentences */
     NAME_BYTES_MAX = 48,
+    NAME_COLUMNS_MAX = 56, /* escaped */
 };
 
 struct mw_label mw_label_bytes(const struct mw_scope *scope, uint64_t bytes)
@@ -57,6 +58,10 @@ struct mw_phrase mw_phrase_name(const char *name)
     size_t used = 0;
     const unsigned char *at = (const unsigned char *)name;
     for (size_t left = cut ? NAME_BYTES_MAX : length; left > 0;) {
+        if (used >= NAME_COLUMNS_MAX) {
+            cut = true;
+            break;
+        }
         size_t take = mw_utf8_sequence(at, left);
         bool c1_control = take == 2 && at[0] == 0xc2 && at[1] < 0xa0;
         if (take == 0 || c1_control || *at < 0x20 || *at == 0x7f) {

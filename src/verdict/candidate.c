@@ -72,6 +72,14 @@ static void rate_note(struct mw_scope *scope, struct mw_verdict *verdict,
                     MW_SIZE(per_day < 0x1p63 ? (uint64_t)per_day : UINT64_MAX), limit);
 }
 
+/* Is there room in swap for pointers to half of the blocks? The search sees what is resident. */
+static bool swap_may_point(const struct mw_scope *scope, const struct size_group *group)
+{
+    const struct mw_account *account = scope->evidence->account;
+    uint64_t swap = account && account->has_swap ? account->swap_bytes : scope->process->vm_swap;
+    return mw_known(swap) && swap / 4 >= group->count;
+}
+
 /* What the search for references says of this group. */
 enum reference_state { NOT_ASKED, POINTED_TO, LOST };
 
@@ -83,7 +91,24 @@ static enum reference_state references_of(const struct mw_scope *scope,
         return NOT_ASKED;
     if (references->referenced * 2 > references->sampled)
         return POINTED_TO;
-    return references->is_complete ? LOST : NOT_ASKED;
+    return references->is_complete && !swap_may_point(scope, group) ? LOST : NOT_ASKED;
+}
+
+/* The search that decided nothing: what it saw, and what it could not see. */
+static void undecided_note(struct mw_scope *scope, struct mw_verdict *verdict,
+                           const struct size_group *group)
+{
+    const struct mw_references *references = scope->evidence->references;
+    if (!references || references->size_bytes != group->size_bytes || references->sampled == 0) {
+        mw_verdict_note(scope, verdict, "heap walk", "by size and count alone, not decided");
+        return;
+    }
+    mw_verdict_figure(scope, verdict, "search for references", references->referenced,
+                      "not decided: %s of %s sampled blocks are pointed to from %s that was "
+                      "searched, and %s was not",
+                      MW_COUNT(references->referenced), MW_COUNT(references->sampled),
+                      MW_SIZE(references->bytes_read),
+                      swap_may_point(scope, group) ? "what is in swap" : "the rest");
 }
 
 /* The part of the group that nothing points to, by the sample. */
@@ -144,11 +169,11 @@ static void candidate_evidence(struct mw_scope *scope, struct mw_verdict *verdic
 {
     mw_text_set(scope, &verdict->summary,
                 "candidate: %s blocks of %s (%s with header) hold %s, %u%% of what is in use: a "
-                "leak, or a cache that is needed; reachability decides, not looked at yet",
+                "leak, or a cache that is needed; reachability decides, and is not known yet",
                 MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
                 MW_SIZE(group->size_bytes), MW_BYTES(group->bytes),
                 mw_percent(group->bytes, scope->figures.in_use_bytes));
-    mw_verdict_note(scope, verdict, "heap walk", "by size and count alone, not decided");
+    undecided_note(scope, verdict, group);
     mw_verdict_figure(scope, verdict, "heap walk", group->count,
                       "%s blocks in use of this size, %s free ones", MW_COUNT(group->count),
                       MW_COUNT(group->free_count));

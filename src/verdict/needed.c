@@ -218,9 +218,12 @@ static void largest_note(struct mw_scope *scope, struct mw_verdict *verdict,
 {
     uint64_t bytes;
     const char *name = largest_name(scope, category, &bytes);
-    if (name)
-        mw_verdict_figure(scope, verdict, "smaps", bytes, "largest: %s, %s", MW_NAME(name),
-                          MW_BYTES(bytes));
+    if (!name)
+        return;
+    mw_verdict_figure(scope, verdict, "smaps", bytes, "largest: %s, %s", MW_NAME(name),
+                      MW_BYTES(bytes));
+    if (scope->status == MW_OK)
+        verdict->evidence[verdict->evidence_count - 1].names_file = true;
 }
 
 /* Worth a word when data files are mapped, or when clean file pages are much of a large RSS; a

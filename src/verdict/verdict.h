@@ -37,6 +37,7 @@ const char *mw_basis_name(enum mw_basis basis);
 struct mw_evidence_item {
     char *text;
     bool has_value;
+    bool names_file; /* a path of the target's is in it: not for a public report */
     uint64_t value;
     const char *source; /* static: "heap walk", "smaps", "mp_ in memory", "environ", "cgroup" */
 };

@@ -68,11 +68,11 @@ class Sleeper:
             "print('ready', flush=True)\n"
             "sys.stdin.read()\n")
 
-    def __init__(self, code=CODE, sleeps=True):
-        self.code, self.sleeps = code, sleeps
+    def __init__(self, code=CODE, sleeps=True, program=sys.executable):
+        self.code, self.sleeps, self.program = code, sleeps, program
 
     def __enter__(self):
-        self.child = subprocess.Popen([sys.executable, "-c", self.code], stdin=subprocess.PIPE,
+        self.child = subprocess.Popen([self.program, "-c", self.code], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE)
         assert self.child.stdout.readline() == b"ready\n"
         self.pid = self.child.pid
@@ -83,7 +83,7 @@ class Sleeper:
     def wait_until_asleep(self):
         """It has said that it is ready and reads: nothing of it moves while it is looked at."""
         for _ in range(1000):
-            with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
+            with open(f"/proc/{self.pid}/stat", encoding="latin-1") as file:
                 if file.read().rsplit(")", 1)[1].split()[0] == "S":
                     return
             time.sleep(0.002)

@@ -3,8 +3,11 @@
 closed descriptors."""
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 import unittest
 
@@ -59,6 +62,68 @@ class Look(unittest.TestCase):
             out = run(self.pid, *words).out
             self.assertNotIn("sys.stdin.read", out)
             self.assertNotIn("kept = [", out)
+
+
+class HostileNames(unittest.TestCase):
+    """What a target may name itself, its program, its files: nothing of it reaches a terminal."""
+
+    # what moves a terminal, in C0, C1, as UTF-8 and not, one long word, what Markdown reads
+    NAME = b"e\x1b[31m\x07\x9b\xc2\x9b\xff\x7f\r\n|`<b>" + b"\x01" * 60
+    CODE = """import ctypes, mmap, os, sys
+descriptor = os.open(os.path.join(os.fsencode({folder!r}), {name!r}), os.O_RDWR | os.O_CREAT)
+os.write(descriptor, bytes(24 << 20))
+os.fsync(descriptor)
+mapped = mmap.mmap(descriptor, 24 << 20)
+total = sum(mapped[at] for at in range(0, 24 << 20, 4096))
+ctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0)
+print('ready', flush=True)
+sys.stdin.read()
+"""
+
+    def assert_harmless(self, text, words):
+        bad = {char for char in text
+               if (ord(char) < 32 and char != "\n") or 0x7f <= ord(char) < 0xa0}
+        self.assertEqual(bad, set(), words)
+
+    def test_every_command(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(os.fsencode(folder), b"p" + self.NAME)
+            shutil.copy(sys.executable, program)
+            code = self.CODE.format(folder=folder, name=self.NAME)
+            with Sleeper(code, program=program) as target:
+                for words in (["report"], ["report", "--all"], ["report", "--markdown"],
+                              ["report", "--json"], ["maps"], ["maps", "--unknown"],
+                              ["maps", "--json"], ["heap"], ["heap", "--json"], ["pins"],
+                              ["trim"], ["doctor"], ["doctor", "--json"]):
+                    done = run(*words, target.pid, env={"COLUMNS": "80"})
+                    self.assertEqual(done.code, 0, done)
+                    self.assert_harmless(done.out + done.err, words)
+                    if words[0] != "maps" and words[-1] not in ("--json", "--markdown"):
+                        longest = max(done.out.splitlines(), key=len)
+                        width = 100 if words[0] in ("heap", "pins") else 80 # tables are wider
+                        self.assertLessEqual(len(longest), width, f"{words}: {longest}")
+                    if "--markdown" in words:
+                        self.assertNotIn(folder, done.out)
+                for words in (["-n", "0"], ["-n", "0", "--json"]):
+                    self.assert_harmless(run(*words).out, words)
+                for words in ([], ["maps"], ["heap"], ["pins"], ["trim"]):
+                    done = run_on_terminal(*words, target.pid, env={"NO_COLOR": "1"})
+                    self.assert_harmless(done.out, words)
+
+    def test_of_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.join(os.fsencode(folder), self.NAME)
+            shutil.copy(os.path.join(command.SMAPS, "linux-6.12.txt"), name)
+            for words in ([], ["maps"], ["trim"], ["heap"], ["pins"], ["report", "--json"],
+                          ["report", "--markdown"]):
+                done = run(*words, os.fsdecode(name), env={"COLUMNS": "80"})
+                self.assert_harmless(done.out + done.err, words)
+            for words in (["verify", name, "1"], [name + b"x"], ["doctor", name], [name, name],
+                          ["--" + os.fsdecode(name)], ["1", "--fail-if", name],
+                          ["1", "--count", name], ["1", "--max-pause", name]):
+                done = run(*map(os.fsdecode, words))
+                self.assertIn(done.code, (2, 3), words)
+                self.assert_harmless(done.out + done.err, words)
 
 
 class Endings(unittest.TestCase):

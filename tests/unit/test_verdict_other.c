@@ -185,6 +185,27 @@ static void test_dominant_size_is_a_candidate(void **state)
     mw_verdicts_deinit(&verdicts);
 }
 
+/* A cache whose index was swapped out: the search cannot see who points to the blocks. */
+static void test_pointers_may_be_in_swap(void **state)
+{
+    (void)state;
+    static const struct mw_references lost = {
+        .size_bytes = 3408, .sampled = 32, .bytes_read = 160 << 20, .is_complete = true};
+    for (int is_swapped = 0; is_swapped < 2; is_swapped++) {
+        world_init(&world);
+        blocks_of_one_size(137, 160);
+        world.evidence.references = &lost;
+        world.account.has_swap = true;
+        world.account.swap_bytes = is_swapped ? PAGES(0.5) : 4096;
+        struct mw_verdicts verdicts = world_evaluate(&world);
+        const struct mw_verdict *leak = verdict_get(&verdicts, "native-leak");
+        assert_int_equal(leak->basis, is_swapped ? MW_BASIS_POSSIBLE : MW_BASIS_LIKELY);
+        assert_int_equal(verdict_says(leak, "what is in swap was not"), is_swapped);
+        mw_verdicts_deinit(&verdicts);
+        world_deinit(&world);
+    }
+}
+
 /* Half of what is in use and a quarter of the RSS make a candidate; it stands above what is kept
  * only when it is more. Below that it is a line in the evidence. */
 static void test_candidate_gives_way(void **state)
@@ -587,6 +608,7 @@ int main(void)
         TEST(test_mapping_level),
         TEST(test_allocator_that_is_not_walked),
         TEST(test_dominant_size_is_a_candidate),
+        TEST(test_pointers_may_be_in_swap),
         TEST(test_candidate_gives_way),
         TEST(test_few_blocks_are_no_candidate),
         TEST(test_candidate_must_be_resident),
