@@ -52,8 +52,9 @@ static bool cache_fill(struct mw_glibc *glibc, size_t slot, mw_addr address)
         cache->piece[slot] = piece;
         cache->pages[slot] = 0;
     }
-    if (cache->nearness > NEARNESS_MAX / 2 &&
-        mw_image_read(glibc->image, piece, bytes, MW_GLIBC_CACHE_PIECE) == MW_OK) {
+    if (cache->nearness > NEARNESS_MAX / 2 && /* nobody asked for all of it: touch nothing */
+        mw_image_read_present(glibc->image, piece, bytes, MW_GLIBC_CACHE_PIECE) ==
+            MW_GLIBC_CACHE_PIECE) {
         cache->pages[slot] = UINT16_MAX;
         return true;
     }
