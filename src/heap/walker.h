@@ -167,9 +167,9 @@ struct mw_heap_walker {
 
     /* Walk everything. The image is stopped by the caller; between arenas the walk may let it go
      * and stop it again, so that no pause is longer than context->pause_ns_max where that can be
-     * helped; it may also return with the image running (image->stopped tells). MW_CANCELED, MW_NOMEM; damage is a
-     * finding. MW_LIMIT with text "busy" when a lock is held: let go and try again. NULL: this
-     * allocator can be recognised and not walked. */
+     * helped; it may also return with the image running (image->stopped tells). MW_CANCELED,
+     * MW_NOMEM; damage is a finding. MW_LIMIT with text "busy" when a lock is held: let go and try
+     * again. NULL: this allocator can be recognised and not walked. */
     enum mw_status (*walk)(struct mw_image *image, const struct mw_heap_options *options,
                            struct mw_context *context, struct mw_allocator *allocator,
                            struct mw_findings *findings, struct mw_error *err);

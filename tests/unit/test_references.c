@@ -82,7 +82,7 @@ static void test_nothing_points(void **state)
     assert_int_equal(search().referenced, 0);
 }
 
-/* From the stack to a block's start, from another block into the middle, to the last usable byte. */
+/* From the stack to a start, from another block into the middle, to the last usable byte. */
 static void test_pointers_count_once_each(void **state)
 {
     (void)state;
