@@ -7,9 +7,9 @@
  * allocates them, frees one in eight, keeps the count and its mallinfo2() and waits. Then, RUNS
  * times in turn, of the stopped child: glibc's walker, and one thread that reads the same resident
  * pages with process_vm_readv into one buffer of a MiB. The same again on a copy of its memory,
- * against memcpy. Prints "key value" lines; exits 1 when the walk's answer is not what the child says. Times are
- * nanoseconds of CPU, ours and the kernel's for us, the least of the runs: other work on the
- * machine matters less. */
+ * against memcpy. Prints "key value" lines; exits 1 when the walk's answer is not what the child
+ * says. Times are nanoseconds of CPU, ours and the kernel's for us, the least of the runs: other
+ * work on the machine matters less. */
 #include "heap/glibc/glibc.h"
 #include "image/open.h"
 
@@ -143,8 +143,8 @@ static uint64_t bare_read(struct mw_image *image, const struct mw_allocator *all
             struct iovec local = {buffer, length}, remote = {(void *)(uintptr_t)at, length};
             if (pid == 0)
                 bytes += mw_image_read_some(image, at, buffer, length);
-            else if (length > 0 && process_vm_readv(pid, &local, 1, &remote, 1, 0) ==
-                                       (ssize_t)length)
+            else if (length > 0 &&
+                     process_vm_readv(pid, &local, 1, &remote, 1, 0) == (ssize_t)length)
                 bytes += length;
         }
     }
@@ -158,8 +158,8 @@ static void check(const char *what, uint64_t got, uint64_t want)
 {
     if (got == want)
         return;
-    fprintf(stderr, "bench_walk: %s is %llu, the child says %llu\n", what,
-            (unsigned long long)got, (unsigned long long)want);
+    fprintf(stderr, "bench_walk: %s is %llu, the child says %llu\n", what, (unsigned long long)got,
+            (unsigned long long)want);
     exit(1);
 }
 

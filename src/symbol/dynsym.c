@@ -7,8 +7,8 @@
  *
  * glibc relocates the pointers of the dynamic section in memory, musl and the vdso leave file
  * addresses in it: what lies inside the module is taken as it is, the rest gets the bias. All is a
- * target's bytes: chains are bounded by CHAIN_MAX, tables by MW_LIMIT_ELF_SYMBOLS. References: gABI,
- * glibc elf/dl-lookup.c. */
+ * target's bytes: chains are bounded by CHAIN_MAX, tables by MW_LIMIT_ELF_SYMBOLS. References:
+ * gABI, glibc elf/dl-lookup.c. */
 #include "symbol/dynsym.h"
 
 #include "base/limits.h"

@@ -57,9 +57,9 @@ static struct mw_references search(void)
     for (size_t i = 0; i < COUNT; i++)
         chunks[COUNT - 1 - i] = chunk_at(i); /* in no order */
     image_open(&image);
-    assert_int_equal(mw_references_search(&image, chunks, COUNT, SIZE, UINT64_MAX, NULL,
-                                          &references, NULL),
-                     MW_OK);
+    assert_int_equal(
+        mw_references_search(&image, chunks, COUNT, SIZE, UINT64_MAX, NULL, &references, NULL),
+        MW_OK);
     mw_image_close(&image);
     assert_true(references.is_complete);
     assert_int_equal(references.sampled, COUNT);
@@ -111,8 +111,8 @@ static void test_too_much_memory_is_incomplete(void **state)
     struct mw_references references;
     mw_addr chunk = chunk_at(0);
     image_open(&image);
-    assert_int_equal(
-        mw_references_search(&image, &chunk, 1, SIZE, PAGE, NULL, &references, NULL), MW_OK);
+    assert_int_equal(mw_references_search(&image, &chunk, 1, SIZE, PAGE, NULL, &references, NULL),
+                     MW_OK);
     assert_false(references.is_complete);
     assert_int_equal(mw_references_search(&image, &chunk, 0, SIZE, PAGE, NULL, &references, NULL),
                      MW_INVALID);

@@ -115,15 +115,13 @@ static const struct mw_mapping *node_find(const struct mw_image *image)
 
 /* The version, from node::per_process::metadata, which Node exports: it begins with the std::string
  * versions.node (pointer, length, …). Left empty when the symbol is not there. */
-static void version_read(struct mw_image *image, const struct mw_mapping *program,
-                         char version[64])
+static void version_read(struct mw_image *image, const struct mw_mapping *program, char version[64])
 {
     struct mw_dynsym dynsym;
     struct mw_symbol symbol;
     uint64_t string[2];
     mw_addr base = mw_elf_base_of(image, program->start);
-    if (!(image->can & MW_CAN_READ) || base == 0 ||
-        mw_dynsym_open(image, base, &dynsym) != MW_OK ||
+    if (!(image->can & MW_CAN_READ) || base == 0 || mw_dynsym_open(image, base, &dynsym) != MW_OK ||
         mw_dynsym_find(&dynsym, "_ZN4node11per_process8metadataE", &symbol) != MW_OK ||
         mw_image_read(image, symbol.address, string, sizeof string) != MW_OK)
         return;
