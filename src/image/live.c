@@ -120,6 +120,18 @@ static enum mw_status fail_denied(const struct mw_live *live, const struct mw_pr
     return MW_PERM;
 }
 
+/* What an earlier reading of the mappings lacked says nothing of this one. */
+static void findings_replace(struct mw_findings *list, const struct mw_findings *fresh)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (strncmp(list->items[i].kind, "smaps-", 6) != 0 &&
+            strcmp(list->items[i].kind, "no-smaps") != 0)
+            list->items[kept++] = list->items[i];
+    list->count = kept;
+    mw_findings_merge(list, fresh);
+}
+
 /* Regions and findings into *image; untouched on failure. */
 static enum mw_status load_regions(struct mw_image *image, const struct mw_process *process,
                                    struct mw_error *err)
@@ -136,7 +148,11 @@ static enum mw_status load_regions(struct mw_image *image, const struct mw_proce
     if (status != MW_OK)
         return status;
     struct mw_mapping_list regions;
-    status = mw_smaps_parse(text, length, &regions, &image->findings, err);
+    struct mw_findings findings = {0};
+    status = mw_smaps_parse(text, length, &regions, &findings, err);
+    if (status == MW_OK)
+        findings_replace(&image->findings, &findings);
+    mw_findings_deinit(&findings);
     if (status != MW_OK) {
         mw_error_prefix(err, "cannot read the mappings of process %d", live->pid);
         return status;
