@@ -112,24 +112,29 @@ static void test_this_machine(void **state)
     close(proc_fd);
 }
 
-/* Ranges ascend within a walk; one that does not belongs to the next. */
+/* Ranges come in any order, arena by arena; a walk that begins anew forgets them. */
 static void test_trim_ranges(void **state)
 {
     (void)state;
     struct mw_trim_ranges ranges = {0};
     struct mw_heap_options options = {0};
     mw_trim_ranges_collect(&ranges, &options);
-    options.trim_range(options.trim_user, 0x1000, 0x3000);
-    options.trim_range(options.trim_user, 0x5000, 0x6000);
-    options.trim_range(options.trim_user, 0x1000, 0x2000); /* the walk began anew */
-    options.trim_range(options.trim_user, 0x2000, 0x4000); /* goes on where the last one ended */
+    options.trim_range(options.trim_user, 0x51000, 0x53000);
+    options.trim_restart(options.trim_user);
     options.trim_range(options.trim_user, 0x9000, 0xa000);
+    options.trim_range(options.trim_user, 0x2000, 0x4000); /* goes on where the next one ends */
+    options.trim_range(options.trim_user, 0x1000, 0x2000);
+    options.trim_range(options.trim_user, 0x3000, 0x4000); /* lies inside another */
+    mw_trim_ranges_sort(&ranges);
     assert_int_equal(ranges.count, 2);
     assert_int_equal(ranges.items[0].start, 0x1000);
     assert_int_equal(ranges.items[0].end, 0x4000);
     assert_int_equal(ranges.items[1].start, 0x9000);
+    assert_int_equal(ranges.items[1].end, 0xa000);
     assert_int_equal(ranges.status, MW_OK);
     mw_trim_ranges_deinit(&ranges);
+    mw_trim_ranges_sort(&ranges); /* of none */
+    assert_int_equal(ranges.count, 0);
 }
 
 int main(void)
