@@ -31,6 +31,7 @@ enum {
     PAGE_BATCH = 4096,
 };
 #define STACK_MAX ((uint64_t)1 << 30)
+#define MARKED_MAX ((uint64_t)16 << 30) /* stacks side by side; a sanitizer's shadow is larger */
 
 enum proof { PROOF_SHAPE, PROOF_TCB, PROOF_REGISTERS };
 
@@ -214,7 +215,7 @@ static enum mw_status candidates_of_mapping(struct search *search, size_t i)
     if (guard && size >= STACK_MIN && size <= STACK_MAX)
         return candidate_add(search, i, guard->start, map->end, true);
     bool can_hold_markers = (map->vm_flags & (MW_VM_GUARD | MW_VM_NOHUGEPAGE)) != 0;
-    if (can_hold_markers && (claiming->image->can & MW_CAN_PAGES)) {
+    if (can_hold_markers && size <= MARKED_MAX && (claiming->image->can & MW_CAN_PAGES)) {
         bool found;
         enum mw_status status = candidates_by_markers(search, i, &found);
         if (status != MW_OK || found)

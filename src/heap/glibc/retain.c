@@ -14,6 +14,8 @@
 #include <assert.h>
 
 enum { PAGES_FIRST = 4096 };
+/* Of one segment: beyond it (a lie, or a reserve of terabytes) residency counts as not known. */
+static const uint64_t PAGES_BYTES_MAX = (uint64_t)256 << 30;
 
 enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
                                     mw_addr start, mw_addr end)
@@ -22,7 +24,7 @@ enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_imag
     if (!pages->flags && !(pages->flags = mw_calloc(MW_GLIBC_PAGES_ROOM, 1)))
         return MW_NOMEM;
     pages->image = image;
-    pages->start = start & ~(mw_addr)(image->page_size - 1);
+    pages->first = pages->start = start & ~(mw_addr)(image->page_size - 1);
     pages->end = end;
     pages->count = 0;
     pages->ahead = PAGES_FIRST;
@@ -48,7 +50,8 @@ static inline bool pages_have(struct mw_glibc_pages *pages, mw_addr address)
 {
     if ((address - pages->start) >> pages->shift < pages->count)
         return true;
-    if (pages->known && !pages_load(pages, address))
+    bool too_far = address - pages->first > PAGES_BYTES_MAX;
+    if (pages->known && (too_far || !pages_load(pages, address)))
         pages->known = false, pages->failed = true, pages->count = 0;
     return pages->known;
 }
@@ -95,8 +98,9 @@ static void trim_ranges_name(const struct mw_glibc_trim *trim, mw_addr start, mw
     struct mw_glibc_pages *pages = trim->pages;
     mw_addr page = trim->glibc->image->page_size, run = start;
     for (mw_addr at = start; at < end; at += page) {
-        if (!pages_have(pages, at) ||
-            mw_page_is_resident(pages->flags[(at - pages->start) >> pages->shift]))
+        if (!pages_have(pages, at))
+            break; /* the rest is not known: all of it */
+        if (mw_page_is_resident(pages->flags[(at - pages->start) >> pages->shift]))
             continue;
         if (run < at)
             options->trim_range(options->trim_user, run, at);
@@ -111,7 +115,12 @@ static void trim_release(struct mw_glibc_trim *trim, mw_addr start, mw_addr end)
 {
     if (start >= end || trim->segment->locked)
         return;
-    assert((start & (trim->glibc->image->page_size - 1)) == 0);
+    /* A top that ends inside a page is damage, or a heap caught while it moves. */
+    mw_addr page = trim->glibc->image->page_size;
+    start = (start + page - 1) & ~(page - 1);
+    end &= ~(page - 1);
+    if (start >= end)
+        return;
     trim->bytes += mw_glibc_pages_sum(trim->pages, start, end - start).rss;
     if (trim->glibc->options->trim_range)
         trim_ranges_name(trim, start, end);

@@ -11,6 +11,7 @@ struct mw_glibc_pages {
     struct mw_image *image;
     uint8_t *flags;      /* MW_GLIBC_PAGES_ROOM */
     size_t count, ahead; /* in the part; how many the next one has: a cut may come soon */
+    mw_addr first;       /* page of the segment's start */
     mw_addr start, end;  /* start of the part, end of the segment */
     unsigned shift;
     bool known, failed; /* failed: was known until a question went unanswered */
