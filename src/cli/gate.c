@@ -204,10 +204,12 @@ static uint64_t figure_value(const struct mw_analysis *analysis, const char *nam
 /* An allocator that was recognised and not walked may hold more of it. */
 static bool is_lower_bound(const struct mw_gate *gate, const struct mw_analysis *analysis)
 {
-    const struct mw_account *account = &analysis->account;
-    const struct mw_account_row *unsplit = &account->rows[MW_CATEGORY_MALLOC_UNSPLIT];
-    return needs_heap(gate) && strcmp(gate->name, "arenas") != 0 &&
-           (account->has_rss ? unsplit->rss_bytes : unsplit->size_bytes) > 0;
+    if (!needs_heap(gate) || strcmp(gate->name, "arenas") == 0)
+        return false;
+    for (size_t i = 0; i < analysis->allocator_count; i++)
+        if (!analysis->allocators[i].walked)
+            return true;
+    return false;
 }
 
 static uint64_t gate_figure(const struct mw_gate *gate, const struct mw_analysis *analysis)

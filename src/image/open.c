@@ -156,6 +156,13 @@ static enum mw_status open_stream(int *fd, const char *name, struct mw_context *
     return status;
 }
 
+/* May it stand in a command that somebody pastes into a shell? */
+static bool is_plain_word(const char *target)
+{
+    return target[strspn(target, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                 "._/+-")] == '\0';
+}
+
 static enum mw_status open_file(const char *target, struct mw_context *context,
                                 struct mw_image *image_out, struct mw_error *err)
 {
@@ -163,13 +170,13 @@ static enum mw_status open_file(const char *target, struct mw_context *context,
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
         enum mw_status status = mw_fail_errno(err, errno, "cannot open '%s'", target);
-        if (status == MW_NOT_FOUND && !strchr(target, '/'))
+        if (status == MW_NOT_FOUND && !strchr(target, '/') && is_plain_word(target))
             mw_error_hint(err, "memwhy $(pidof -s %s)", target);
         return status;
     }
     if (S_ISDIR(about.st_mode)) {
         mw_fail(err, MW_UNSUPPORTED, "'%s' is a directory", target);
-        mw_error_hint(err, "memwhy PID, or memwhy %s/CORE", target);
+        mw_error_hint(err, "memwhy PID, or memwhy %s/CORE", is_plain_word(target) ? target : "DIR");
         return MW_UNSUPPORTED;
     }
     return open_stream(&fd, target, context, image_out, err);

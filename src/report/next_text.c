@@ -1,6 +1,8 @@
 /* report/next_text.c: the next commands worth typing, chosen from what was found. */
 #include "report/screen.h"
 
+#include "base/str.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +12,44 @@ struct next_lines {
     struct mw_text *text;
     unsigned count;
 };
+
+static bool is_printable(const char *text)
+{
+    size_t length = strlen(text);
+    for (size_t at = 0, take; at < length; at += take) {
+        const unsigned char *byte = (const unsigned char *)text + at;
+        take = mw_utf8_sequence(byte, length - at);
+        if (take == 0 || *byte < 0x20 || *byte == 0x7f || (take == 2 && byte[0] == 0xc2))
+            return false; /* 0xc2: C1 controls, and blanks that do not look like one */
+    }
+    return true;
+}
+
+struct mw_screen_word mw_screen_word(const char *target)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "._/+:=,@%-";
+    struct mw_screen_word word = {"TARGET"};
+    size_t length = strlen(target), used = 0;
+    if (length > 0 && length < sizeof word.text && strspn(target, plain) == length) {
+        memcpy(word.text, target, length + 1);
+        return word;
+    }
+    /* two quotes, and four bytes for each that is one */
+    if (length == 0 || length > (sizeof word.text - 3) / 4 || !is_printable(target))
+        return word;
+    word.text[used++] = '\'';
+    for (const char *at = target; *at; at++) {
+        if (*at == '\'') {
+            memcpy(word.text + used, "'\\''", 4);
+            used += 4;
+        } else {
+            word.text[used++] = *at;
+        }
+    }
+    memcpy(word.text + used, "'", 2);
+    return word;
+}
 
 void mw_screen_command(struct mw_text *text, const char *command, const char *expect)
 {
@@ -57,11 +97,11 @@ static bool is_worth(const struct mw_analysis *analysis, uint64_t bytes)
 static void next_trim(struct next_lines *lines, const struct mw_analysis *analysis,
                       const struct mw_allocator *allocator, const char *target)
 {
-    char command[96], expect[160], figure[32];
+    char command[MW_SCREEN_COMMAND_BYTES], expect[160], figure[32];
     bool is_live = analysis->image.kind == MW_IMAGE_LIVE;
     if (!is_worth(analysis, allocator->trimmable_bytes))
         return;
-    snprintf(command, sizeof command, "memwhy trim %.60s%s", target, is_live ? " --apply" : "");
+    snprintf(command, sizeof command, "memwhy trim %s%s", target, is_live ? " --apply" : "");
     mw_unit_format(figure, lines->text->unit, allocator->trimmable_bytes);
     if (is_live)
         snprintf(expect, sizeof expect, "runs malloc_trim(0) IN the process: expect -%s %s", figure,
@@ -86,32 +126,33 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
 {
     struct next_lines lines = {.text = text};
     const struct mw_allocator *allocator = walked_allocator(analysis);
-    const char *target = options->target;
-    char command[96];
+    const struct mw_screen_word word = mw_screen_word(options->target);
+    const char *target = word.text;
+    char command[MW_SCREEN_COMMAND_BYTES];
     if (!analysis->heap_was_read && analysis->is_partial) {
-        snprintf(command, sizeof command, "memwhy doctor %.60s", target);
+        snprintf(command, sizeof command, "memwhy doctor %s", target);
         put_next(&lines, command, "what denies the access, and each way to get it");
     }
     if (allocator)
         next_trim(&lines, analysis, allocator, target);
     if (allocator && allocator->pin_count > 0 &&
         is_worth(analysis, allocator->pins[0].would_release_bytes)) {
-        snprintf(command, sizeof command, "memwhy pins %.60s", target);
+        snprintf(command, sizeof command, "memwhy pins %s", target);
         put_next(&lines, command, "which live blocks keep free memory resident");
     }
     if (is_worth(analysis, analysis->account.unknown_bytes)) {
-        snprintf(command, sizeof command, "memwhy maps %.60s --unknown", target);
+        snprintf(command, sizeof command, "memwhy maps %s --unknown", target);
         put_next(&lines, command, "the mappings that nobody owns");
     }
     if (analysis->image.kind == MW_IMAGE_LIVE && has_remedy_with_gain(&analysis->verdicts)) {
-        snprintf(command, sizeof command, "memwhy %.60s --json >before.json", target);
+        snprintf(command, sizeof command, "memwhy %s --json >before.json", target);
         put_next(&lines, command, "and after a change: memwhy verify before.json NEW_PID");
     }
     if (allocator) {
-        snprintf(command, sizeof command, "memwhy heap %.60s", target);
+        snprintf(command, sizeof command, "memwhy heap %s", target);
         put_next(&lines, command, "arenas, sizes, parameters in force");
     } else {
-        snprintf(command, sizeof command, "memwhy maps %.60s", target);
+        snprintf(command, sizeof command, "memwhy maps %s", target);
         put_next(&lines, command, "every mapping with its owner");
     }
 }

@@ -66,7 +66,8 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
                                    struct mw_sink sink, struct mw_error *err)
 {
     struct mw_text text;
-    char command[128];
+    const struct mw_screen_word word = mw_screen_word(options->target);
+    char command[MW_SCREEN_COMMAND_BYTES];
     size_t pins = 0;
     mw_text_init(&text, sink, options->look);
     text.unit = mw_unit_for(mw_where_total(analysis));
@@ -91,7 +92,7 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
         mw_text_newline(&text);
     }
     mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
-    snprintf(command, sizeof command, "memwhy trim %.80s", options->target);
+    snprintf(command, sizeof command, "memwhy trim %s", word.text);
     mw_screen_command(&text, command, "what malloc_trim(0) would give back in spite of them");
     return mw_text_finish(&text, err);
 }

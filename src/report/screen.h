@@ -26,6 +26,15 @@ void mw_screen_where(struct mw_text *text, const struct mw_analysis *analysis,
 void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
                     const struct mw_report_text_options *options);
 
+/* The target as one word of a command for a POSIX shell: quoted where it must be, since the name of
+ * a core may come from the process that died. "TARGET" when it cannot be printed as it is, or is
+ * too long. */
+enum { MW_SCREEN_WORD_BYTES = 256, MW_SCREEN_COMMAND_BYTES = MW_SCREEN_WORD_BYTES + 64 };
+struct mw_screen_word {
+    char text[MW_SCREEN_WORD_BYTES];
+};
+struct mw_screen_word mw_screen_word(const char *target);
+
 /* One line of NEXT: a command and what to expect from it. */
 void mw_screen_command(struct mw_text *text, const char *command, const char *expect);
 

@@ -150,14 +150,14 @@ static void put_result(struct mw_text *text, const struct mw_trim *trim)
 
 static void put_risk(struct mw_text *text, const char *target)
 {
-    char command[128];
+    char command[MW_SCREEN_COMMAND_BYTES];
     put_line(text, "risk",
              "--apply runs malloc_trim(0) IN the process: one of its threads is borrowed, arena "
              "locks are held while it runs (about 0.1 s for a GiB given back), pages that are "
              "used again cost a page fault each. The next peak will be as high as the last.");
     mw_text_newline(text);
     mw_text_put(text, MW_STYLE_BOLD, "NEXT");
-    snprintf(command, sizeof command, "memwhy trim %.80s --apply", target);
+    snprintf(command, sizeof command, "memwhy trim %s --apply", mw_screen_word(target).text);
     mw_screen_command(text, command, "run it, and compare with the prediction");
 }
 

@@ -307,7 +307,7 @@ static void put_unknown(struct mw_text *text, struct where_layout layout,
 {
     uint64_t total = mw_where_total(analysis);
     unsigned note_column = MW_SCREEN_LABEL_COLUMN + layout.label + 2 + layout.figure + 6;
-    char count[32], note[256];
+    char count[32], note[MW_SCREEN_COMMAND_BYTES + 64];
     row->note[0] = '\0';
     put_where_row(text, MW_SCREEN_LABEL_COLUMN, layout, row, total);
     mw_text_pad(text, note_column);
@@ -318,7 +318,7 @@ static void put_unknown(struct mw_text *text, struct where_layout layout,
     else
         snprintf(note, sizeof note, "%s mapping%s; to settle it: memwhy maps %s --unknown",
                  mw_count_format(count, analysis->account.unknown_mappings),
-                 analysis->account.unknown_mappings == 1 ? "" : "s", target);
+                 analysis->account.unknown_mappings == 1 ? "" : "s", mw_screen_word(target).text);
     mw_text_wrap(text, note_column, 0, MW_STYLE_PLAIN, note);
     mw_text_newline(text);
 }

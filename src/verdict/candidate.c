@@ -4,8 +4,9 @@
  * then the session looks for words that point to a sample of the blocks (graph/references.h), and
  * whatever is said here is called a candidate:
  *
- *   nothing points to most of them   native-leak, class leaked, `likely`: sampled, not counted
- *   something points to most         no verdict: a line in the evidence of `healthy`, since only a
+ *   nothing points to a fourth       native-leak, class leaked, `likely`, with the share that the
+ *   of them or more                  sample shows: sampled, not counted
+ *   something points to nearly all   no verdict: a line in the evidence of `healthy`, since only a
  *                                    second look can tell a cache from unbounded-growth
  *   not asked, or not all memory     by size alone, `possible`: a verdict only where one size holds
  *                                    half of what is in use and a quarter of the RSS; its class is
@@ -22,6 +23,7 @@ enum {
     NOTE_RSS_PERCENT = 5,
     LEAK_IN_USE_PERCENT = 50,
     LEAK_RSS_PERCENT = 25,
+    LOST_SHARE = 4, /* of a live kind of block, something points to nearly all */
 };
 #define LEAK_BYTES_MIN (8 * MW_MIB)
 
@@ -89,7 +91,8 @@ static enum reference_state references_of(const struct mw_scope *scope,
     const struct mw_references *references = scope->evidence->references;
     if (!references || references->size_bytes != group->size_bytes || references->sampled == 0)
         return NOT_ASKED;
-    if (references->referenced * 2 > references->sampled)
+    uint64_t lost = references->sampled - references->referenced;
+    if (lost < references->sampled / LOST_SHARE)
         return POINTED_TO;
     return references->is_complete && !swap_may_point(scope, group) ? LOST : NOT_ASKED;
 }
@@ -134,10 +137,10 @@ static void lost_candidate(struct mw_scope *scope, const struct size_group *grou
     scope->leak = verdict;
     mw_text_set(scope, &verdict->summary,
                 "candidate: %s blocks of %s (%s with header) hold %s, and nothing in memory points "
-                "to %s of %s that were sampled",
+                "to %s of %s that were sampled: about %s",
                 MW_COUNT(group->count), MW_SIZE(mw_less(group->size_bytes, 8)),
                 MW_SIZE(group->size_bytes), MW_BYTES(group->bytes), MW_COUNT(lost),
-                MW_COUNT(references->sampled));
+                MW_COUNT(references->sampled), MW_BYTES(bytes));
     mw_verdict_figure(scope, verdict, "search for references", lost,
                       "%s of %s sampled blocks have no word pointing to them in %s of private "
                       "writable memory; full reachability is not computed yet",
@@ -204,9 +207,10 @@ void mw_rule_native_leak(struct mw_scope *scope)
     enum reference_state references = references_of(scope, &group);
     if (references == POINTED_TO)
         return;
-    if (references == LOST && holds_of_in_use(scope, &group, NOTE_IN_USE_PERCENT) &&
-        mw_is_worth(scope, group.bytes, NOTE_RSS_PERCENT, MW_MIB)) {
-        lost_candidate(scope, &group);
+    if (references == LOST) {
+        if (holds_of_in_use(scope, &group, NOTE_IN_USE_PERCENT) &&
+            mw_is_worth(scope, lost_bytes(scope, &group), NOTE_RSS_PERCENT, MW_MIB))
+            lost_candidate(scope, &group);
         return;
     }
     if (!holds_of_in_use(scope, &group, LEAK_IN_USE_PERCENT) ||
@@ -243,7 +247,8 @@ static void growth_candidate(struct mw_scope *scope, const struct size_group *gr
                       "%s of %s sampled blocks are pointed to", MW_COUNT(references->referenced),
                       MW_COUNT(references->sampled));
     rate_note(scope, verdict, group);
-    mw_verdict_rule_out(scope, verdict, "native-leak", "something points to these blocks");
+    mw_verdict_rule_out(scope, verdict, "native-leak", "something points to %s of %s blocks",
+                        MW_COUNT(references->referenced), MW_COUNT(references->sampled));
     struct mw_remedy *remedy = mw_remedy_add(
         scope, verdict, "take the report again under load, compare the count of that size");
     mw_text_set(scope, &remedy->basis, "an experiment: only a count that rises is growth");

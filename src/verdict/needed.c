@@ -406,10 +406,20 @@ static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uin
                           MW_BYTES(unsplit));
 }
 
+/* What of malloc.unsplit nobody looked into. Where all allocators were walked, a little of it is
+ * what lies in the brk area and is not theirs, like the first thread's block of a static program.
+ */
+static uint64_t unread_bytes(const struct mw_scope *scope)
+{
+    uint64_t unsplit = scope->left[MW_CATEGORY_MALLOC_UNSPLIT];
+    bool all_walked = scope->evidence->heap_was_read && !unsplit_allocator(scope);
+    return all_walked && unsplit < MW_MIB ? 0 : unsplit;
+}
+
 void mw_rule_unknown(struct mw_scope *scope)
 {
     uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_UNKNOWN, UINT64_MAX);
-    uint64_t unsplit = scope->left[MW_CATEGORY_MALLOC_UNSPLIT];
+    uint64_t unsplit = unread_bytes(scope);
     const struct mw_account *account = scope->evidence->account;
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "unknown", MW_CLASS_NEEDED, MW_BASIS_PROVEN, bytes);

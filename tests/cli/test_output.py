@@ -3,6 +3,7 @@
 closed descriptors."""
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -124,6 +125,26 @@ sys.stdin.read()
                 done = run(*map(os.fsdecode, words))
                 self.assertIn(done.code, (2, 3), words)
                 self.assert_harmless(done.out + done.err, words)
+
+
+    def test_next_commands_can_be_pasted(self):
+        """A core may be named after the process that died: $(reboot) must stay a name."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a $(touch pwned) b", "it's; reboot", "`reboot`", "a|b>c", "x" * 70):
+                path = os.path.join(folder, name)
+                shutil.copy(os.path.join(command.SMAPS, "swapped.txt"), path)
+                out = run(path, env={"COLUMNS": "1000"}).out
+                lines = re.findall(r"^(?:NEXT)? +(memwhy .*?)(?:   |$)", out, re.M)
+                self.assertGreaterEqual(len(lines), 2, out)
+                for line in lines:
+                    words = shlex.split(line)
+                    self.assertEqual([word for word in words if word == path], [path], line)
+                    self.assertLessEqual(len(words), 4, line)
+                os.unlink(path)
+            for name in ("$(reboot)", "a;reboot", "a b"):
+                self.assertNotIn(name + ")", run(name, cwd=folder).err)
+                os.mkdir(os.path.join(folder, name))
+                self.assertNotIn(name + "/CORE", run(name, cwd=folder).err)
 
 
 class Endings(unittest.TestCase):

@@ -111,7 +111,7 @@ static void test_a_lower_bound_decides_what_more_would_not_change(void **state)
     struct mw_analysis analysis;
     uint64_t actual;
     fixture_icinga(&analysis);
-    analysis.account.rows[MW_CATEGORY_MALLOC_UNSPLIT].rss_bytes = 4096;
+    analysis.allocators[analysis.allocator_count++] = (struct mw_allocator){.kind = "jemalloc"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (check(&analysis, cases[i].text, &actual) != cases[i].result)
             fail_msg("%s: %llu", cases[i].text, (unsigned long long)actual);

@@ -206,6 +206,39 @@ static void test_pointers_may_be_in_swap(void **state)
     }
 }
 
+/* A cache of blocks that leak elsewhere, too: the share that nothing points to is the leak. */
+static void test_part_of_a_size_may_be_lost(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t referenced;
+        bool is_leak;
+    } cases[] = {{0, true}, {16, true}, {20, true}, {24, true}, {25, false}, {32, false}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const struct mw_references seen = {.size_bytes = 3408,
+                                           .sampled = 32,
+                                           .referenced = cases[c].referenced,
+                                           .bytes_read = 160 << 20,
+                                           .is_complete = true};
+        world_init(&world);
+        blocks_of_one_size(137, 160);
+        world.evidence.references = &seen;
+        struct mw_verdicts verdicts = world_evaluate(&world);
+        const struct mw_verdict *leak = mw_verdict_find(&verdicts, "native-leak");
+        assert_int_equal(leak != NULL, cases[c].is_leak);
+        if (leak) {
+            assert_int_equal(leak->verdict_class, MW_CLASS_LEAKED);
+            assert_int_equal(leak->basis, MW_BASIS_LIKELY);
+            assert_int_equal(leak->bytes, PAGES(137) / 3408 * 3408 * (32 - seen.referenced) / 32);
+            assert_int_equal(remedy_get(leak, "find who allocates")->gain_high_bytes, leak->bytes);
+        } else {
+            assert_non_null(mw_verdict_find(&verdicts, "unbounded-growth"));
+        }
+        mw_verdicts_deinit(&verdicts);
+        world_deinit(&world);
+    }
+}
+
 /* Half of what is in use and a quarter of the RSS make a candidate; it stands above what is kept
  * only when it is more. Below that it is a line in the evidence. */
 static void test_candidate_gives_way(void **state)
@@ -343,6 +376,17 @@ static void test_healthy_says_nothing_of_a_heap_that_was_not_read(void **state)
     struct mw_verdicts verdicts = world_evaluate(&world);
     assert_null(strstr(verdict_get(&verdicts, "healthy")->summary, "malloc"));
     assert_non_null(strstr(verdict_get(&verdicts, "unknown")->summary, "everything has an owner"));
+    mw_verdicts_deinit(&verdicts);
+}
+
+/* A static program keeps the block of its thread in the brk area: nothing that was not read. */
+static void test_the_brk_area_beside_a_walked_heap_is_read(void **state)
+{
+    (void)state;
+    ordinary();
+    world_rss(&world, MW_CATEGORY_MALLOC_UNSPLIT, 4096);
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    assert_string_equal(verdict_get(&verdicts, "unknown")->summary, "nothing stays unexplained");
     mw_verdicts_deinit(&verdicts);
 }
 
@@ -609,12 +653,14 @@ int main(void)
         TEST(test_allocator_that_is_not_walked),
         TEST(test_dominant_size_is_a_candidate),
         TEST(test_pointers_may_be_in_swap),
+        TEST(test_part_of_a_size_may_be_lost),
         TEST(test_candidate_gives_way),
         TEST(test_few_blocks_are_no_candidate),
         TEST(test_candidate_must_be_resident),
         TEST(test_thread_stacks),
         TEST(test_stacks_are_proven_by_the_count_of_threads),
         TEST(test_huge_pages_on_stacks_are_said),
+        TEST(test_the_brk_area_beside_a_walked_heap_is_read),
         TEST(test_file_maps_beside_dirty_files),
         TEST(test_healthy_says_nothing_of_a_heap_that_was_not_read),
         TEST(test_file_maps),
