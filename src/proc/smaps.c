@@ -422,7 +422,8 @@ bool mw_smaps_recognize(const char *text, size_t length)
     const char *end = text + length, *at = skip_mark(text, length);
     while (at < end && (is_blank(*at) || *at == '\n' || *at == '\r'))
         at++;
-    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    size_t left = at < end ? (size_t)(end - at) : 0;
+    const char *newline = left ? memchr(at, '\n', left) : NULL;
     struct span line = {at, newline ? newline : end};
     if (line.at < line.end && line.end[-1] == '\r')
         line.end--;
