@@ -85,6 +85,12 @@ static uint64_t shown_steps(struct mw_unit unit, uint64_t bytes)
     return steps;
 }
 
+/* A pasted text may claim any number; a figure stops at the largest that is one. */
+static uint64_t whole_of(double value)
+{
+    return value < 0x1p63 ? (uint64_t)value : (uint64_t)1 << 63;
+}
+
 /* Round every group down to a step, then give the steps that the total still lacks to the largest
  * remainders. At most one step each, since the remainders sum to less than their number. */
 static void round_groups(struct mw_unit unit, const uint64_t bytes[WHERE_COUNT], uint64_t total,
@@ -95,7 +101,7 @@ static void round_groups(struct mw_unit unit, const uint64_t bytes[WHERE_COUNT],
     double rest[WHERE_COUNT];
     for (size_t i = 0; i < WHERE_COUNT; i++) {
         double exact = (double)bytes[i] * (double)per_unit / (double)unit.bytes;
-        steps[i] = (uint64_t)exact;
+        steps[i] = whole_of(exact);
         rest[i] = exact - (double)steps[i];
         sum += steps[i];
     }
@@ -109,7 +115,8 @@ static void round_groups(struct mw_unit unit, const uint64_t bytes[WHERE_COUNT],
         rest[best] = -1;
     }
     for (size_t i = 0; i < WHERE_COUNT; i++)
-        printed_out[i] = (uint64_t)((double)steps[i] * (double)unit.bytes / (double)per_unit + 0.5);
+        printed_out[i] =
+            whole_of((double)steps[i] * (double)unit.bytes / (double)per_unit + 0.5);
 }
 
 static void note_bytes(char note[48], struct mw_unit unit, uint64_t bytes, const char *word)
