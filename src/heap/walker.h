@@ -140,6 +140,7 @@ struct mw_allocator {
     uint64_t free_resident_bytes, trimmable_bytes; /* MW_UNKNOWN without residency */
 
     uint64_t free_large_bytes; /* free chunks >= 128 KiB that are not tops */
+    uint64_t free_large_rss;   /* of them, resident */
     uint64_t fragment_bytes;   /* resident free bytes outside tops, tcache and trimmable pages */
     uint64_t thread_top_rss;   /* tops of non-main arenas, resident: malloc_trim leaves them */
     struct mw_heap_parameters parameters;

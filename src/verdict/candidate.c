@@ -143,7 +143,8 @@ static void lost_candidate(struct mw_scope *scope, const struct size_group *grou
                 MW_COUNT(references->sampled), MW_BYTES(bytes));
     mw_verdict_figure(scope, verdict, "search for references", lost,
                       "%s of %s sampled blocks have no word pointing to them in %s of private "
-                      "writable memory; full reachability is not computed yet",
+                      "writable memory; shared memory and disguised pointers are not searched, "
+                      "full reachability is not computed yet",
                       MW_COUNT(lost), MW_COUNT(references->sampled),
                       MW_SIZE(references->bytes_read));
     mw_verdict_figure(scope, verdict, "heap walk", group->count,

@@ -155,12 +155,16 @@ void mw_rule_adaptive_mmap_threshold(struct mw_scope *scope)
     if (parameters->mmap_threshold <= MW_MMAP_THRESHOLD_DEFAULT || parameters->no_dyn_threshold ||
         large < state->bytes / 10 || large < MW_MIB)
         return;
+    /* That it was raised is read from memory; whether these chunks were big buffers or small blocks
+     * that have merged since, nothing tells any more. */
     struct mw_verdict *verdict =
-        mw_verdict_add(scope, "adaptive-mmap-threshold", MW_CLASS_KEPT, state->basis, large);
+        mw_verdict_add(scope, "adaptive-mmap-threshold", MW_CLASS_KEPT,
+                       state->basis == MW_BASIS_PROVEN ? MW_BASIS_LIKELY : state->basis, large);
     verdict->part_of = state->id;
     mw_text_set(scope, &verdict->summary,
                 "glibc raised its mmap threshold from 128 KiB to %s, so big buffers live in "
-                "arenas: %s is free there in chunks of 128 KiB and more",
+                "arenas: %s is free there in chunks of 128 KiB and more (or in small blocks that "
+                "have merged to such)",
                 MW_SIZE(parameters->mmap_threshold), MW_BYTES(figures->free_large_bytes));
     mw_verdict_figure(scope, verdict, "mp_ in memory", parameters->mmap_threshold,
                       "mmap_threshold %s, no setting turned its adaptation off",

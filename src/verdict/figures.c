@@ -132,7 +132,9 @@ static void allocator_sum(struct mw_scope *scope, const struct mw_allocator *all
     figures->in_use_bytes = mw_sum(figures->in_use_bytes, allocator->in_use_bytes);
     figures->in_use_count = mw_sum(figures->in_use_count, allocator->in_use_count);
     figures->mmapped_bytes = mw_sum(figures->mmapped_bytes, allocator->mmapped_bytes);
-    figures->free_large_bytes = mw_sum(figures->free_large_bytes, allocator->free_large_bytes);
+    figures->free_large_bytes =
+        mw_sum(figures->free_large_bytes,
+               figures->is_resident ? allocator->free_large_rss : allocator->free_large_bytes);
     *fragments = mw_sum(*fragments, allocator->fragment_bytes);
     uint64_t outside =
         figures->is_resident ? allocator->free_resident_bytes : allocator->free_bytes;

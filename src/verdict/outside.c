@@ -223,15 +223,17 @@ void mw_beside_container(struct mw_scope *scope)
     bool at_limit = cgroup->usage >= cgroup->limit / 10 * 9;
     bool is_process = rss >= cgroup->usage / 2;
     uint64_t own = scope->evidence->account->anonymous_bytes;
-    char others[96] = "";
+    char others[96] = "", shared[96] = "";
     if (mw_known(cgroup->anon) && mw_known(own) &&
         !(mw_known(cgroup->process_count) && cgroup->process_count <= 1)) {
         uint64_t rest = mw_less(cgroup->anon, own);
         snprintf(others, sizeof others, ", anonymous memory of other processes %s", MW_BYTES(rest));
     }
+    if (mw_known(cgroup->shmem) && cgroup->shmem > 0)
+        snprintf(shared, sizeof shared, ", tmpfs and shared memory %s", MW_BYTES(cgroup->shmem));
     mw_text_set(scope, &scope->verdicts->container,
                 "the container is %s its limit%s: %s of %s (%u%%); this process %s, unmapped file "
-                "cache %s, kernel %s%s",
+                "cache %s, kernel %s%s%s",
                 at_limit ? "at" : "near",
                 is_process ? ""
                 : at_limit ? ", and this process is not what fills it"
@@ -239,5 +241,5 @@ void mw_beside_container(struct mw_scope *scope)
                 MW_BYTES(cgroup->usage), MW_BYTES(cgroup->limit),
                 mw_percent(cgroup->usage, cgroup->limit), MW_BYTES(rss),
                 mw_known(cache) ? MW_BYTES(cache) : "unknown",
-                mw_known(kernel) ? MW_BYTES(kernel) : "unknown", others);
+                mw_known(kernel) ? MW_BYTES(kernel) : "unknown", shared, others);
 }

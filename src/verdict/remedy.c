@@ -143,7 +143,7 @@ void mw_remedy_pin_threshold(struct mw_scope *scope, struct mw_verdict *verdict)
         mw_remedy_add(scope, verdict, "mmap_threshold=131072 (GLIBC_TUNABLES), restart");
     mw_remedy_gain(remedy, 0, mw_least(figures->free_large_bytes, verdict->bytes));
     mw_text_set(scope, &remedy->basis,
-                "upper bound: free chunks of 128 KiB and more; peak unchanged, more page faults");
+                "upper bound, if these chunks were big buffers; peak unchanged, more page faults");
     verify_restart(scope, remedy);
 }
 

@@ -57,7 +57,7 @@ struct mw_figures {
     bool arenas_hold, fragmentation_holds;
     uint64_t in_use_bytes, in_use_count, mmapped_bytes;
     uint64_t trimmable_bytes;    /* of all arenas: what one malloc_trim(0) gives back */
-    uint64_t free_large_bytes;   /* sizes */
+    uint64_t free_large_bytes;   /* resident where residency is known, else sizes */
     uint64_t foreign_free_bytes; /* kept free by walked allocators that are not glibc */
 };
 

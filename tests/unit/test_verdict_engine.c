@@ -95,6 +95,7 @@ static void random_heap(bool wild)
                             .content = (enum mw_content)below(MW_CONTENT_COUNT)};
     }
     allocator->free_large_bytes = random_bytes(wild);
+    allocator->free_large_rss = random_bytes(wild);
     allocator->reconciled = !one_in(4);
     allocator->arena_limit = below(1000);
     allocator->parameters = (struct mw_heap_parameters){

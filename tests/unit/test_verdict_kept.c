@@ -55,7 +55,7 @@ static void incident_icinga(void)
     pin_heap(PAGES(1204.0), PAGES(1131.0), PAGES(1110.0));
     world.allocator.parameters.mmap_threshold = PAGES(31.4);
     world.allocator.parameters.trim_threshold = PAGES(62.8);
-    world.allocator.free_large_bytes = PAGES(640.0);
+    world.allocator.free_large_bytes = world.allocator.free_large_rss = PAGES(640.0);
     world.allocator.content_bytes[MW_CONTENT_JSON] = 41;
     world.allocator.content_bytes[MW_CONTENT_OBJECTS] = 37;
     world.allocator.content_bytes[MW_CONTENT_MIXED] = 9;
@@ -456,7 +456,7 @@ static void test_adaptive_threshold_look_alikes(void **state)
         world_arena(&world, PAGES(50), PAGES(49), PAGES(1), PAGES(10));
         world.allocator.parameters.mmap_threshold = cases[c].threshold;
         world.allocator.parameters.no_dyn_threshold = cases[c].fixed;
-        world.allocator.free_large_bytes = cases[c].large;
+        world.allocator.free_large_bytes = world.allocator.free_large_rss = cases[c].large;
         struct mw_verdicts verdicts = world_evaluate(&world);
         assert_int_equal(mw_verdict_find(&verdicts, "adaptive-mmap-threshold") != NULL,
                          cases[c].holds);

@@ -57,6 +57,7 @@ static void arenas_draw(struct world *world)
     world->allocator.reconciled = !chance(4);
     world->allocator.arena_limit = chance(3) ? MW_UNKNOWN : draw(1000);
     world->allocator.free_large_bytes = draw_bytes(34);
+    world->allocator.free_large_rss = draw_bytes(34);
     world->allocator.parameters.mmap_threshold = draw_bytes(26);
     world->allocator.parameters.no_dyn_threshold = chance(3);
     world->allocator.parameters.arena_max = chance(3) ? draw(10) : 0;

@@ -112,7 +112,7 @@ static void free_add(struct mw_glibc_tally *tally, const struct mw_block *block,
     default:
         tally->interior_free_rss += rss;
         if (block->size >= LARGE_FREE_BYTES)
-            allocator->free_large_bytes += block->size;
+            allocator->free_large_bytes += block->size, allocator->free_large_rss += rss;
         break;
     }
 }
