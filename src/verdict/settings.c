@@ -243,6 +243,16 @@ static void preload_leftover(struct mw_scope *scope, const char *entry, size_t l
                      shown.text);
 }
 
+/* Linked into the program, it has no file of its own. */
+static bool has_allocator(const struct mw_scope *scope, const char *kind)
+{
+    for (size_t i = 0; i < scope->evidence->allocator_count; i++)
+        if (scope->evidence->allocators[i].kind &&
+            strcmp(scope->evidence->allocators[i].kind, kind) == 0)
+            return true;
+    return false;
+}
+
 void mw_beside_leftovers(struct mw_scope *scope)
 {
     const struct mw_image *image = scope->evidence->image;
@@ -259,7 +269,7 @@ void mw_beside_leftovers(struct mw_scope *scope)
         preload += length + (preload[length] != '\0');
     }
     if (mw_process_setting(scope->process, "MALLOC_CONF") && !mw_is_mapped(scope, "libjemalloc") &&
-        scope->figures.is_glibc)
+        !has_allocator(scope, "jemalloc") && scope->figures.is_glibc)
         mw_known_add(scope, "without effect: MALLOC_CONF is jemalloc's setting, no libjemalloc is "
                             "mapped, and glibc's malloc is in use");
 }

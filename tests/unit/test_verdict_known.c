@@ -294,6 +294,16 @@ static void test_malloc_conf_without_jemalloc(void **state)
         world_deinit(&world);
     }
     world_init(&world);
+    heap(1);
+    world_finish(&world);
+    world_map(&world, "/srv/program", MW_CATEGORY_FILE_TEXT, 0);
+    world_setting(&world, "MALLOC_CONF", "background_thread:true");
+    const struct mw_allocator allocators[] = {world.allocator, {.kind = "jemalloc"}};
+    world.evidence.allocators = allocators; /* linked into the program */
+    world.evidence.allocator_count = 2;
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    assert_false(known_says(&verdicts, "MALLOC_CONF"));
+    mw_verdicts_deinit(&verdicts);
 }
 
 /* ---- known causes ---- */
