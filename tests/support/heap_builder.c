@@ -108,6 +108,7 @@ void heap_pages_set(struct heap_builder *heap, mw_addr start, uint64_t size, uin
 {
     struct heap_region *region = heap_region_of(heap, start);
     mw_addr end = start + size;
+    need(end <= region->start + region->size, "pages beyond their region");
     for (mw_addr page = (start + HEAP_PAGE - 1) & ~(mw_addr)(HEAP_PAGE - 1);
          page + HEAP_PAGE <= end; page += HEAP_PAGE)
         region->pages[(page - region->start) / HEAP_PAGE] = flags;

@@ -176,21 +176,22 @@ void mw_glibc_trim_end(struct mw_glibc_trim *trim)
     trim->run_start = trim->run_end = 0;
 }
 
-/* From the top downwards, take the shortest row of live blocks below which the most lies free:
- * each further block must at least double what would be released. */
+/* From the top downwards, take the shortest row of live blocks below which the most lies free: a
+ * longer row must hold more than twice as much, itself and what is free below each. */
 bool mw_glibc_pins_end(struct mw_glibc_pins *pins, const struct mw_glibc_segment *segment,
                        uint64_t top_rss, struct mw_pin *pin_out)
 {
     size_t kept = pins->seen < MW_GLIBC_PIN_RING ? pins->seen : MW_GLIBC_PIN_RING;
-    uint64_t release = top_rss, best = 0;
+    uint64_t held = 0, free_rss = 0, best = 0;
     for (size_t i = 0; i < kept; i++) {
         const struct mw_glibc_pin_candidate *candidate =
             &pins->ring[(pins->seen - 1 - i) % MW_GLIBC_PIN_RING];
-        release += candidate->own_rss + candidate->gap_rss;
-        if (release > 2 * best)
-            best = release;
+        held += candidate->own_rss + candidate->gap_rss;
+        free_rss += candidate->gap_rss;
+        if (free_rss > 0 && held > 2 * best)
+            best = held;
     }
-    if (kept == 0 || best <= top_rss)
+    if (best == 0)
         return false;
     const struct mw_block *block = &pins->ring[(pins->seen - 1) % MW_GLIBC_PIN_RING].block;
     *pin_out = (struct mw_pin){
@@ -199,7 +200,7 @@ bool mw_glibc_pins_end(struct mw_glibc_pins *pins, const struct mw_glibc_segment
         .size_bytes = block->size,
         .state = block->state,
         .distance_from_top_bytes = segment->public.end - (block->address + block->size),
-        .would_release_bytes = best,
+        .would_release_bytes = top_rss + best,
     };
     return true;
 }

@@ -95,7 +95,8 @@ static inline void mw_glibc_pins_block(struct mw_glibc_pins *pins, const struct 
         (struct mw_glibc_pin_candidate){*block, pins->gap_rss, rss};
     pins->gap_rss = 0;
 }
-/* The pin of a segment that ends in top_rss resident bytes of top; false when nothing is held. */
+/* The pin of a segment that ends in top_rss resident bytes of top; false when nothing free lies
+ * below its last blocks. */
 bool mw_glibc_pins_end(struct mw_glibc_pins *pins, const struct mw_glibc_segment *segment,
                        uint64_t top_rss, struct mw_pin *pin_out);
 
