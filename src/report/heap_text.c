@@ -59,7 +59,7 @@ static void put_totals(struct heap_screen *screen)
               "headers, fences, gaps");
     if (a->skipped_bytes > 0)
         put_total(screen, 0, MW_F(allocator, skipped_bytes), a->skipped_bytes,
-                  "damaged, not parsed: see the findings in --json");
+                  "damaged, not parsed: see the notes");
     put_total(screen, 0, MW_F(allocator, system_bytes), a->system_bytes, "all of these together");
 }
 
@@ -295,7 +295,7 @@ static void put_allocator(struct mw_text *text, const struct mw_analysis *analys
     mw_text_pad(text, text->column + 2);
     mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN,
                  allocator->reconciled ? "[all sums equal its own counters]"
-                                       : "[some sums differ from its own counters: see findings]");
+                                       : "[some sums differ from its own counters: see the notes]");
     mw_text_newline(text);
     put_totals(&screen);
     put_parameters(&screen, analysis);
@@ -343,6 +343,7 @@ enum mw_status mw_report_heap_text(const struct mw_analysis *analysis,
     }
     mw_text_newline(&text);
     mw_screen_partial(&text, analysis);
+    mw_screen_notes(&text, analysis);
     mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
     snprintf(command, sizeof command, "memwhy pins %s", word.text);
     mw_screen_command(&text, command, "which live blocks keep free memory resident");

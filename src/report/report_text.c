@@ -304,6 +304,7 @@ enum mw_status mw_report_text(const struct mw_analysis *analysis,
     mw_screen_partial(&text, analysis);
     mw_screen_verdicts(&text, analysis, options);
     mw_screen_where(&text, analysis, options);
+    mw_screen_notes(&text, analysis);
     mw_screen_next(&text, analysis, options);
     return mw_text_finish(&text, err);
 }

@@ -22,6 +22,9 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
 void mw_screen_where(struct mw_text *text, const struct mw_analysis *analysis,
                      const struct mw_report_text_options *options);
 
+/* Findings that change what the figures mean: a "note" line each, at most four. */
+void mw_screen_notes(struct mw_text *text, const struct mw_analysis *analysis);
+
 /* The next commands worth typing. */
 void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
                     const struct mw_report_text_options *options);

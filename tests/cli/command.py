@@ -32,9 +32,9 @@ def environment(extra):
     return env
 
 
-def run(*words, stdin=b"", env=None, timeout=60, **more):
+def run(*words, stdin=b"", env=None, timeout=60, program=MEMWHY, **more):
     """memwhy with its output in pipes."""
-    done = subprocess.run([MEMWHY, *map(str, words)], input=stdin, capture_output=True,
+    done = subprocess.run([program, *map(str, words)], input=stdin, capture_output=True,
                           env=environment(env), timeout=timeout, check=False, **more)
     return Done(done.returncode, done.stdout.decode("utf-8", "replace"),
                 done.stderr.decode("utf-8", "replace"))

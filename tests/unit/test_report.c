@@ -765,6 +765,44 @@ static void test_heap_sizes_merge(void **state)
     fixture_release(&analysis);
 }
 
+static size_t count_of(const char *text, const char *word)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
+        count++;
+    return count;
+}
+
+/* What changes the meaning of the figures is on the screens, four at most; the rest is not. */
+static void test_findings_are_noted(void **state)
+{
+    (void)state;
+    emitter *const screens[] = {report_text, heap_text};
+    for (size_t i = 0; i < COUNT_OF(screens); i++) {
+        struct mw_analysis analysis;
+        struct fixture_output output;
+        fixture_icinga(&analysis);
+        struct mw_findings *findings = &analysis.findings;
+        assert_null(strstr(emit(screens[i], &analysis, &output), "\n  note "));
+        fixture_output_release(&output);
+        mw_finding_add(findings, "smaps-line", 0, 0, "of no weight");
+        for (int k = 0; k < 3; k++)
+            mw_finding_add(findings, "heap-damaged", 1, 4096, "a header makes no sense");
+        mw_finding_add(findings, "account-skew", 0, (uint64_t)1 << 30, "not this text");
+        mw_finding_add(findings, "several-stops", 0, 0, "the last of five");
+        mw_finding_add(findings, "core-truncated", 0, 0, "cut");
+        mw_finding_add(findings, "pause-expired", 0, 0, "let go");
+        const char *text = emit(screens[i], &analysis, &output);
+        assert_int_equal(count_of(text, "\n  note "), 4);
+        assert_non_null(strstr(text, "note   a header makes no sense (3 times, 12.0 KiB)\n"));
+        assert_non_null(strstr(text, "note   let go\n"));
+        assert_null(strstr(text, "of no weight"));
+        assert_null(strstr(text, "the last of five"));
+        fixture_output_release(&output);
+        fixture_release(&analysis);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -773,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_unknown_is_null),
         cmocka_unit_test(test_partial_is_said),
         cmocka_unit_test(test_screens_fit),
+        cmocka_unit_test(test_findings_are_noted),
         cmocka_unit_test(test_where_sums_as_printed),
         cmocka_unit_test(test_screen_says_what_matters),
         cmocka_unit_test(test_possible_leak_is_a_question),
