@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,9 +33,14 @@ const char *mw_status_name(enum mw_status code)
 /* Replace control bytes, so that a path of the target cannot drive a terminal. */
 static void text_sanitize(char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+    for (; *text; text++) {
+        bool is_c1 = (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] >= 0x80 &&
+                     (unsigned char)text[1] < 0xa0; /* a control of eight bits, in UTF-8 */
+        if (is_c1 || (unsigned char)*text < 0x20 || *text == 0x7f)
             *text = '?';
+        if (is_c1)
+            text[1] = '?';
+    }
 }
 
 static void error_set(struct mw_error *err, enum mw_status code, const char *fmt, va_list ap)

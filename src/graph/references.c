@@ -73,12 +73,13 @@ static void words_search(struct search *search, const uint64_t *words, size_t co
     }
 }
 
-/* Memory that the program may keep pointers in. Shared memory is left out: what other processes
- * see cannot hold pointers of this one. */
+/* Memory that the program may keep pointers in: what is writable, and anonymous memory that was
+ * made read-only. Shared memory is left out, though a program could keep an index there. */
 static bool region_holds_pointers(const struct mw_mapping *map)
 {
-    const uint32_t wanted = MW_PERM_READ | MW_PERM_WRITE;
-    return (map->perms & (wanted | MW_PERM_SHARED)) == wanted && !(map->vm_flags & MW_VM_IO);
+    if (!(map->perms & MW_PERM_READ) || (map->perms & MW_PERM_SHARED) || (map->vm_flags & MW_VM_IO))
+        return false;
+    return (map->perms & MW_PERM_WRITE) || mw_mapping_is_anonymous(map);
 }
 
 /* What reading it costs. Without residency all of it is read. */
@@ -122,7 +123,7 @@ static enum mw_status region_search(struct mw_image *image, const struct mw_mapp
             return MW_CANCELED;
         if (count == 0 || mw_image_pages(image, at, (size_t)count, flags, NULL) != MW_OK) {
             if (!range_search(image, at, next, search, buffer))
-                return MW_OK;
+                return MW_TRUNCATED;
             continue;
         }
         for (size_t first = 0, last; first < count; first = last) {
@@ -161,7 +162,9 @@ enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunk
         result.bytes_read += bytes;
         looked_at += span;
         enum mw_status status = region_search(image, map, &search, buffer, context);
-        if (status != MW_OK)
+        if (status == MW_TRUNCATED && image->kind != MW_IMAGE_LIVE)
+            result.is_complete = false; /* bytes that a core lacks may hold the pointers */
+        else if (status != MW_OK && status != MW_TRUNCATED)
             return mw_fail(err, status, "canceled");
         mw_context_progress(context, "looking for references", i, image->regions.count);
     }

@@ -10,7 +10,7 @@
  *                                    second look can tell a cache from unbounded-growth
  *   not asked, or not all memory     by size alone, `possible`: a verdict only where one size holds
  *                                    half of what is in use and a quarter of the RSS; its class is
- *                                    leaked where it is more than malloc keeps free, else needed
+ *                                    needed, since size alone calls nothing leaked
  *
  * docs/design/006-verdict-engine.md argues for the thresholds. */
 #include "verdict/build.h"
@@ -219,11 +219,9 @@ void mw_rule_native_leak(struct mw_scope *scope)
         return;
     if (scope->left[MW_CATEGORY_MALLOC_IN_USE] < group.bytes / 2)
         return; /* never touched, or swapped: not what fills the RSS */
-    uint64_t kept = mw_kept_bytes(scope);
     uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_IN_USE, group.bytes);
     struct mw_verdict *verdict =
-        mw_verdict_add(scope, "native-leak", bytes > kept ? MW_CLASS_LEAKED : MW_CLASS_NEEDED,
-                       MW_BASIS_POSSIBLE, bytes);
+        mw_verdict_add(scope, "native-leak", MW_CLASS_NEEDED, MW_BASIS_POSSIBLE, bytes);
     scope->leak = verdict;
     candidate_evidence(scope, verdict, &group);
     candidate_ruled_out(scope, verdict);
