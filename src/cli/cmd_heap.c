@@ -26,6 +26,7 @@ static enum mw_exit list_blocks(struct mw_cli *cli)
     struct mw_error err = {0};
     enum mw_exit exit_code;
     options.skip_verdicts = true;
+    options.heap_is_asked = true;
     options.heap.visitors = &visitor;
     options.heap.visitor_count = 1;
     if (mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code)) {
@@ -50,6 +51,7 @@ static enum mw_exit run(struct mw_cli *cli)
     if (mw_cli_has(cli, MW_OPTION_LIST_BLOCKS))
         return list_blocks(cli);
     options.skip_verdicts = true;
+    options.heap_is_asked = true;
     options.heap.classify_content = true;
     if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;

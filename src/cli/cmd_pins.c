@@ -10,6 +10,7 @@ static enum mw_exit run(struct mw_cli *cli)
     struct mw_error err = {0};
     enum mw_exit exit_code;
     options.skip_verdicts = true;
+    options.heap_is_asked = true;
     options.heap.classify_content = true;
     if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;

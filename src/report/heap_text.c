@@ -322,13 +322,23 @@ static void put_content(struct mw_text *text, const struct mw_allocator *allocat
         mw_text_newline(text);
 }
 
+static void put_next(struct mw_text *text, const char *target)
+{
+    const struct mw_screen_word word = mw_screen_word(target);
+    char command[MW_SCREEN_COMMAND_BYTES];
+    mw_text_put(text, MW_STYLE_BOLD, "NEXT");
+    snprintf(command, sizeof command, "memwhy pins %s", word.text);
+    mw_screen_command(text, command, "which live blocks keep free memory resident");
+    snprintf(command, sizeof command, "memwhy trim %s", word.text);
+    mw_screen_command(text, command, "what malloc_trim(0) would give back");
+    mw_screen_next_of_stdin(text, target);
+}
+
 enum mw_status mw_report_heap_text(const struct mw_analysis *analysis,
                                    const struct mw_report_text_options *options,
                                    struct mw_sink sink, struct mw_error *err)
 {
     struct mw_text text;
-    const struct mw_screen_word word = mw_screen_word(options->target);
-    char command[MW_SCREEN_COMMAND_BYTES];
     mw_text_init(&text, sink, options->look);
     text.unit = mw_unit_for(mw_where_total(analysis));
     mw_screen_title(&text, analysis, "heap", options->target);
@@ -344,10 +354,9 @@ enum mw_status mw_report_heap_text(const struct mw_analysis *analysis,
     mw_text_newline(&text);
     mw_screen_partial(&text, analysis);
     mw_screen_notes(&text, analysis);
-    mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
-    snprintf(command, sizeof command, "memwhy pins %s", word.text);
-    mw_screen_command(&text, command, "which live blocks keep free memory resident");
-    snprintf(command, sizeof command, "memwhy trim %s", word.text);
-    mw_screen_command(&text, command, "what malloc_trim(0) would give back");
+    if (mw_screen_walked(analysis))
+        put_next(&text, options->target);
+    else
+        mw_screen_next_without_heap(&text, options->target);
     return mw_text_finish(&text, err);
 }

@@ -88,18 +88,27 @@ static void list_cells(void *user, size_t index, struct mw_text_cell *cells)
     cells[9].long_text = screen->note;
 }
 
+/* The largest process but memwhy that can be read, or that cannot; NULL when there is none. */
+static const struct mw_list_row *first_row(const struct mw_list *list, bool readable)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->rows[i].readable == readable && list->rows[i].pid != list->self_pid)
+            return &list->rows[i];
+    return NULL;
+}
+
 static void put_list_next(struct mw_text *text, const struct mw_list *list)
 {
     char command[64];
-    bool any_unreadable = false;
-    for (size_t i = 0; i < list->count; i++)
-        any_unreadable = any_unreadable || !list->rows[i].readable;
+    const struct mw_list_row *readable = first_row(list, true), *other = first_row(list, false);
     mw_text_newline(text);
     mw_text_put(text, MW_STYLE_BOLD, "NEXT");
-    snprintf(command, sizeof command, "memwhy %d", list->count ? list->rows[0].pid : 1);
-    mw_screen_command(text, command, "where its memory is, why, and what gives it back");
-    if (any_unreadable)
-        mw_screen_command(text, "memwhy doctor PID", "what keeps one from being read");
+    snprintf(command, sizeof command, "memwhy %d", readable ? readable->pid : 0);
+    mw_screen_command(text, readable ? command : "memwhy PID",
+                      "where its memory is, why, and what gives it back");
+    snprintf(command, sizeof command, "memwhy doctor %d", other ? other->pid : 0);
+    if (other)
+        mw_screen_command(text, command, "what keeps it from being read, and each way out");
 }
 
 enum mw_status mw_report_list_text(const struct mw_list *list, struct mw_text_look look,

@@ -30,6 +30,8 @@ struct mw_screen_word mw_screen_word(const char *target)
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "._/+:=,@%-";
     struct mw_screen_word word = {"TARGET"};
+    if (strcmp(target, "-") == 0)
+        target = "FILE";
     size_t length = strlen(target), used = 0;
     if (length > 0 && length < sizeof word.text && strspn(target, plain) == length) {
         memcpy(word.text, target, length + 1);
@@ -71,6 +73,24 @@ void mw_screen_command(struct mw_text *text, const char *command, const char *ex
     mw_text_newline(text);
 }
 
+void mw_screen_next_of_stdin(struct mw_text *text, const char *target)
+{
+    if (strcmp(target, "-") != 0)
+        return;
+    mw_text_pad(text, 6);
+    mw_text_put(text, MW_STYLE_PLAIN, "FILE: standard input is read once; save it to a file first");
+    mw_text_newline(text);
+}
+
+void mw_screen_next_without_heap(struct mw_text *text, const char *target)
+{
+    char command[MW_SCREEN_COMMAND_BYTES];
+    snprintf(command, sizeof command, "memwhy %s", mw_screen_word(target).text);
+    mw_text_put(text, MW_STYLE_BOLD, "NEXT");
+    mw_screen_command(text, command, "where its memory is, as far as the mappings tell");
+    mw_screen_next_of_stdin(text, target);
+}
+
 static void put_next(struct next_lines *lines, const char *command, const char *expect)
 {
     if (lines->count >= NEXT_MAX)
@@ -81,7 +101,7 @@ static void put_next(struct next_lines *lines, const char *command, const char *
     mw_screen_command(lines->text, command, expect);
 }
 
-static const struct mw_allocator *walked_allocator(const struct mw_analysis *analysis)
+const struct mw_allocator *mw_screen_walked(const struct mw_analysis *analysis)
 {
     for (size_t i = 0; i < analysis->allocator_count; i++)
         if (analysis->allocators[i].walked)
@@ -125,11 +145,12 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
                     const struct mw_report_text_options *options)
 {
     struct next_lines lines = {.text = text};
-    const struct mw_allocator *allocator = walked_allocator(analysis);
+    const struct mw_allocator *allocator = mw_screen_walked(analysis);
     const struct mw_screen_word word = mw_screen_word(options->target);
     const char *target = word.text;
     char command[MW_SCREEN_COMMAND_BYTES];
-    if (!analysis->heap_was_read && analysis->is_partial) {
+    if (!analysis->heap_was_read && analysis->why_partial.code == MW_PERM &&
+        analysis->image.kind == MW_IMAGE_LIVE) {
         snprintf(command, sizeof command, "memwhy doctor %s", target);
         put_next(&lines, command, "what denies the access, and each way to get it");
     }
@@ -155,4 +176,5 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
         snprintf(command, sizeof command, "memwhy maps %s", target);
         put_next(&lines, command, "every mapping with its owner");
     }
+    mw_screen_next_of_stdin(text, options->target);
 }

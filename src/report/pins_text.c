@@ -91,8 +91,13 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
                      "for the program and still in the way).");
         mw_text_newline(&text);
     }
-    mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
-    snprintf(command, sizeof command, "memwhy trim %s", word.text);
-    mw_screen_command(&text, command, "what malloc_trim(0) would give back in spite of them");
+    if (mw_screen_walked(analysis)) {
+        mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
+        snprintf(command, sizeof command, "memwhy trim %s", word.text);
+        mw_screen_command(&text, command, "what malloc_trim(0) would give back in spite of them");
+        mw_screen_next_of_stdin(&text, options->target);
+    } else {
+        mw_screen_next_without_heap(&text, options->target);
+    }
     return mw_text_finish(&text, err);
 }

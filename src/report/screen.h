@@ -31,7 +31,7 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
 
 /* The target as one word of a command for a POSIX shell: quoted where it must be, since the name of
  * a core may come from the process that died. "TARGET" when it cannot be printed as it is, or is
- * too long. */
+ * too long; "FILE" for standard input, which cannot be read twice. */
 enum { MW_SCREEN_WORD_BYTES = 256, MW_SCREEN_COMMAND_BYTES = MW_SCREEN_WORD_BYTES + 64 };
 struct mw_screen_word {
     char text[MW_SCREEN_WORD_BYTES];
@@ -40,6 +40,15 @@ struct mw_screen_word mw_screen_word(const char *target);
 
 /* One line of NEXT: a command and what to expect from it. */
 void mw_screen_command(struct mw_text *text, const char *command, const char *expect);
+
+/* Below the commands of a target that was standard input: what FILE is. Else nothing. */
+void mw_screen_next_of_stdin(struct mw_text *text, const char *target);
+
+/* NEXT of a screen about a heap that was not read: what the mappings alone say. */
+void mw_screen_next_without_heap(struct mw_text *text, const char *target);
+
+/* The first allocator whose heap was walked; NULL when there is none. */
+const struct mw_allocator *mw_screen_walked(const struct mw_analysis *analysis);
 
 /* The part of a screen that says why a part is missing and how to get it; nothing when whole. */
 void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis);

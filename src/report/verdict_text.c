@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { FULL_BLOCKS_MAX = 2, ROW_LINES_MAX = 2, REMEDIES_MAX = 5, NOT_MAX = 4, WHY_MAX = 4 };
-enum { GAIN_COLUMNS_MIN = 24 };
+enum { ACTION_COLUMNS_MIN = 16 };
 
 void mw_screen_label(struct mw_text *text, const char *label)
 {
@@ -167,7 +167,8 @@ static unsigned longest_word(const char *words)
     return longest;
 }
 
-/* Two bands: the action; the gain and how it is known. */
+/* Two bands: the action; the gain and how it is known. An action with a word of over half a line
+ * stands on a line of its own, and its gain below it. */
 static void put_remedies(struct mw_text *text, const struct mw_analysis *analysis,
                          const struct remedy_list *list)
 {
@@ -175,13 +176,11 @@ static void put_remedies(struct mw_text *text, const struct mw_analysis *analysi
     char gain[96];
     for (size_t i = 0; i < list->count; i++) {
         unsigned wide = mw_text_width(list->items[i]->action);
-        unsigned word = longest_word(list->items[i]->action);
-        action = wide > action ? wide : action;
-        room = word > room ? word : room;
+        if (longest_word(list->items[i]->action) <= room)
+            action = wide > action ? wide : action;
     }
-    unsigned most = text->look.width - MW_SCREEN_TEXT_COLUMN - GAIN_COLUMNS_MIN;
     action = action > room ? room : action;
-    action = action > most ? most : action;
+    action = action < ACTION_COLUMNS_MIN ? ACTION_COLUMNS_MIN : action;
     for (size_t i = 0; i < list->count; i++) {
         const struct mw_remedy *remedy = list->items[i];
         gain_format(gain, text->unit, analysis, remedy);
@@ -191,7 +190,13 @@ static void put_remedies(struct mw_text *text, const struct mw_analysis *analysi
             {MW_SCREEN_TEXT_COLUMN + action + 2, text->look.width, remedy->has_gain ? gain : NULL,
              remedy_words(remedy)},
         };
-        mw_text_bands(text, bands, 2, ROW_LINES_MAX);
+        bool is_beside = longest_word(remedy->action) <= room;
+        if (!is_beside) {
+            mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN,
+                         remedy->action);
+            mw_text_newline(text);
+        }
+        mw_text_bands(text, is_beside ? bands : bands + 1, is_beside ? 2 : 1, ROW_LINES_MAX);
     }
 }
 

@@ -160,6 +160,25 @@ static bool is_same_process(const struct mw_baseline *before, const struct mw_ba
     return before->pid != MW_UNKNOWN && before->pid == after->pid && apart >= -1 && apart <= 1;
 }
 
+/* A remedy may stand in several verdicts: it is compared once, where its gain is the largest. */
+static bool is_said_elsewhere(const struct mw_baseline *before, size_t index)
+{
+    const struct mw_baseline_remedy *ours = &before->remedies[index];
+    for (size_t i = 0; i < before->remedy_count; i++) {
+        const struct mw_baseline_remedy *other = &before->remedies[i];
+        if (i == index || strcmp(other->action, ours->action) != 0)
+            continue;
+        uint64_t our_gain = ours->has_gain ? ours->gain_high_bytes : 0;
+        uint64_t other_gain = other->has_gain ? other->gain_high_bytes : 0;
+        bool is_better = other->has_gain != ours->has_gain ? other->has_gain
+                                                           : other_gain > our_gain;
+        bool is_equal = other->has_gain == ours->has_gain && other_gain == our_gain;
+        if (is_better || (is_equal && i < index))
+            return true;
+    }
+    return false;
+}
+
 enum mw_status mw_verify_compare(const struct mw_baseline *before, const struct mw_baseline *after,
                                  struct mw_verify *verify_out, struct mw_error *err)
 {
@@ -167,14 +186,15 @@ enum mw_status mw_verify_compare(const struct mw_baseline *before, const struct 
         .before = before,
         .after = after,
         .same_process = is_same_process(before, after),
-        .count = before->remedy_count,
     };
-    verify.predictions = mw_calloc(verify.count, sizeof *verify.predictions);
+    verify.predictions = mw_calloc(before->remedy_count, sizeof *verify.predictions);
     if (!verify.predictions)
         return mw_fail(err, MW_NOMEM, "out of memory comparing two moments");
-    for (size_t i = 0; i < verify.count; i++) {
-        verify.predictions[i] = prediction_check(&verify, &before->remedies[i]);
-        enum mw_outcome outcome = verify.predictions[i].outcome;
+    for (size_t i = 0; i < before->remedy_count; i++) {
+        if (is_said_elsewhere(before, i))
+            continue;
+        verify.predictions[verify.count] = prediction_check(&verify, &before->remedies[i]);
+        enum mw_outcome outcome = verify.predictions[verify.count++].outcome;
         verify.met += outcome == MW_OUTCOME_MET || outcome == MW_OUTCOME_BETTER;
         verify.not_met += outcome == MW_OUTCOME_NOT_MET;
     }

@@ -159,9 +159,10 @@ static void predicted_format(char text[96], struct mw_unit unit,
              mw_unit_format(high, unit, remedy->gain_high_bytes), unit.name);
 }
 
-static void put_prediction(struct mw_text *text, const struct mw_prediction *prediction)
+static void put_prediction(struct mw_text *text, const struct mw_prediction *prediction,
+                           bool same_process)
 {
-    char predicted[96], actual[32], line[320];
+    char predicted[96], actual[32], error[48] = "", line[400];
     bool is_checked = prediction->outcome != MW_OUTCOME_NOT_CHECKED;
     mw_text_pad(text, 2);
     mw_text_put(text, is_checked ? MW_STYLE_BOLD : MW_STYLE_PLAIN,
@@ -172,13 +173,18 @@ static void put_prediction(struct mw_text *text, const struct mw_prediction *pre
     mw_text_pad(text, 15);
     if (is_checked) {
         predicted_format(predicted, text->unit, prediction);
-        snprintf(line, sizeof line, "predicted %s, actual %s %s", predicted,
-                 mw_unit_format_signed(actual, text->unit, -prediction->actual_bytes),
-                 text->unit.name);
-        mw_text_put(text, MW_STYLE_PLAIN, line);
         if (isfinite(prediction->error_percent))
-            mw_text_printf(text, MW_STYLE_PLAIN, " (%+.2f%%)", prediction->error_percent);
-        mw_text_printf(text, MW_STYLE_PLAIN, ", by %s", prediction->why);
+            snprintf(error, sizeof error, " (%+.2f%%)", prediction->error_percent);
+        snprintf(line, sizeof line, "predicted %s, actual %s %s%s, by %s", predicted,
+                 mw_unit_format_signed(actual, text->unit, -prediction->actual_bytes),
+                 text->unit.name, error, prediction->why);
+        mw_text_wrap(text, 15, 2, MW_STYLE_PLAIN, line);
+        if (prediction->outcome == MW_OUTCOME_NOT_MET && same_process) {
+            mw_text_newline(text);
+            mw_text_pad(text, 15);
+            mw_text_wrap(text, 15, 2, MW_STYLE_PLAIN,
+                         "or it was not applied: in the same process that cannot be seen");
+        }
     } else {
         mw_text_wrap(text, 15, 2, MW_STYLE_PLAIN, prediction->why);
     }
@@ -190,29 +196,33 @@ enum mw_status mw_report_verify_text(const struct mw_verify *verify, const char 
                                      struct mw_error *err)
 {
     struct mw_text text;
-    char apart[32];
+    char apart[32], moments[48] = "", title[256];
     const struct mw_baseline *before = verify->before, *after = verify->after;
     mw_text_init(&text, sink, look);
     uint64_t largest = before->figures[MW_BASELINE_RSS];
     text.unit = mw_unit_for(largest == MW_UNKNOWN ? (uint64_t)1 << 30 : largest);
-    mw_text_printf(&text, MW_STYLE_PLAIN, "memwhy verify %.80s %.80s", names[0], names[1]);
+    snprintf(title, sizeof title, "memwhy verify %.80s %.80s", names[0], names[1]);
+    mw_text_wrap(&text, 2, 0, MW_STYLE_PLAIN, title);
     if (before->taken_at && after->taken_at)
-        mw_text_printf(&text, MW_STYLE_PLAIN, "  %s apart",
-                       mw_duration_format(apart, (double)(after->taken_at - before->taken_at)));
-    mw_text_put(&text, MW_STYLE_PLAIN,
-                verify->same_process ? "  the same process" : "  another process");
-    mw_text_printf(&text, MW_STYLE_PLAIN, "  in %s", text.unit.name);
+        snprintf(moments, sizeof moments, "%s apart, ",
+                 mw_duration_format(apart, (double)(after->taken_at - before->taken_at)));
+    snprintf(title, sizeof title, "%s%s, in %s", moments,
+             verify->same_process ? "the same process" : "another process", text.unit.name);
+    mw_text_pad(&text, text.column + 2);
+    mw_text_wrap(&text, 2, 0, MW_STYLE_PLAIN, title);
     mw_text_newline(&text);
     mw_text_newline(&text);
     put_figures(&text, verify);
     mw_text_newline(&text);
     mw_text_put(&text, MW_STYLE_BOLD, "PREDICTIONS");
-    mw_text_printf(&text, MW_STYLE_PLAIN, "  %zu met, %zu not met, %zu not checked", verify->met,
-                   verify->not_met, verify->count - verify->met - verify->not_met);
+    mw_text_printf(&text, MW_STYLE_PLAIN, "  %zu met, %zu not met%s, %zu not checked", verify->met,
+                   verify->not_met,
+                   verify->same_process && verify->not_met > 0 ? " or not applied" : "",
+                   verify->count - verify->met - verify->not_met);
     mw_text_newline(&text);
     for (int checked = 1; checked >= 0; checked--)
         for (size_t i = 0; i < verify->count; i++)
             if ((verify->predictions[i].outcome != MW_OUTCOME_NOT_CHECKED) == checked)
-                put_prediction(&text, &verify->predictions[i]);
+                put_prediction(&text, &verify->predictions[i], verify->same_process);
     return mw_text_finish(&text, err);
 }

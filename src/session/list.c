@@ -200,7 +200,7 @@ static enum mw_status details_load(int proc_fd, size_t details_max, struct mw_co
 enum mw_status mw_list_load(int proc_fd, size_t details_max, struct mw_context *context,
                             struct mw_list *list_out, struct mw_error *err)
 {
-    struct mw_list list = {.taken_at = mw_clock_realtime_s()};
+    struct mw_list list = {.taken_at = mw_clock_realtime_s(), .self_pid = getpid()};
     int fd = openat(proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
     if (!directory) {

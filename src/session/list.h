@@ -30,6 +30,7 @@ struct mw_list_row {
 struct mw_list {
     struct mw_list_row *rows; /* by resident size, the largest first */
     size_t count;
+    int32_t self_pid; /* memwhy's own */
     int64_t taken_at;
 };
 

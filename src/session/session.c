@@ -25,6 +25,9 @@ enum { WALK_TRIES = 24, UNRECONCILED_TRIES = 3, SLEEP_NS_MAX = 16000000, VISITOR
 
 /* One size of block that holds this share of what is in use is asked about: leak or cache? */
 enum { SUSPECT_PERCENT = 30 };
+
+/* A report beside this share of RSS in an allocator that was not walked is partial. */
+enum { UNREAD_PERCENT = 5 };
 static const uint64_t SUSPECT_BYTES_MIN = (uint64_t)1 << 20;
 static const uint64_t SUSPECT_SEARCH_BYTES_MAX = (uint64_t)8 << 30;
 
@@ -270,6 +273,51 @@ static enum mw_status verdicts_find(struct mw_analysis *analysis, struct mw_erro
     return mw_verdicts_evaluate(&evidence, &analysis->verdicts, err);
 }
 
+static const struct mw_allocator *unwalked_allocator(const struct mw_analysis *analysis)
+{
+    for (size_t i = 0; i < analysis->allocator_count; i++)
+        if (!analysis->allocators[i].walked)
+            return &analysis->allocators[i];
+    return NULL;
+}
+
+/* Is the inside of so much memory unread that the answer is none for the process? */
+static bool unread_is_much(const struct mw_analysis *analysis)
+{
+    const struct mw_account *account = &analysis->account;
+    const struct mw_account_row *unsplit = &account->rows[MW_CATEGORY_MALLOC_UNSPLIT];
+    if (account->has_rss)
+        return unsplit->rss_bytes > account->rss_bytes / 100 * UNREAD_PERCENT;
+    return unsplit->size_bytes > account->size_bytes / 100 * UNREAD_PERCENT;
+}
+
+/* A heap that was asked for and not read leaves a part of the question open. A text of smaps has
+ * none: a report on it is whole, an answer about its heap is not. */
+static void unread_is_partial(struct mw_analysis *analysis,
+                              const struct mw_analysis_options *options)
+{
+    const struct mw_allocator *allocator = unwalked_allocator(analysis);
+    struct mw_error why = {0};
+    if (options->skip_heap || (options->skip_verdicts && !options->heap_is_asked))
+        return;
+    if (analysis->image.kind == MW_IMAGE_SMAPS && options->heap_is_asked) {
+        (void)mw_fail(&why, MW_UNSUPPORTED,
+                      "a text of smaps has no memory: the inside of malloc is not in it");
+        mw_error_hint(&why, "memwhy heap PID or memwhy heap CORE");
+    } else if (allocator && ((options->heap_is_asked && !analysis->heap_was_read) ||
+                             unread_is_much(analysis))) {
+        (void)mw_fail(&why, MW_UNSUPPORTED,
+                      "%s is recognised and not walked in this version: what it holds free and "
+                      "what is in use in it was not read",
+                      allocator->kind);
+        if (strcmp(allocator->kind, "musl") != 0) /* it keeps none */
+            mw_error_hint(&why, "%s's own statistics tell it", allocator->kind);
+    } else {
+        return;
+    }
+    partial_because(analysis, &why);
+}
+
 static enum mw_status analysis_fill(struct mw_analysis *analysis,
                                     const struct mw_analysis_options *options,
                                     struct mw_context *context, struct mw_error *err)
@@ -284,8 +332,10 @@ static enum mw_status analysis_fill(struct mw_analysis *analysis,
     if (status == MW_OK)
         status = mw_account_build(&analysis->image, &analysis->claims, &analysis->account,
                                   &analysis->findings, err);
-    if (status == MW_OK)
+    if (status == MW_OK) {
+        unread_is_partial(analysis, options);
         cgroup_read(analysis, options);
+    }
     if (status == MW_OK && !options->skip_verdicts)
         status = verdicts_find(analysis, err);
     mw_findings_merge(&analysis->findings, &analysis->image.findings);

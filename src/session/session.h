@@ -34,6 +34,7 @@ struct mw_analysis {
 struct mw_analysis_options {
     bool skip_heap; /* mapping level only */
     bool skip_verdicts;
+    bool heap_is_asked; /* the question is the heap: an answer without one is partial */
     struct mw_heap_options heap;
     const char *cgroup_root; /* tests; NULL: the system's */
 };

@@ -21,13 +21,22 @@ static uint64_t peak_bytes(const struct mw_scope *scope, const char **name)
                : MW_UNKNOWN;
 }
 
+/* What is free inside malloc is known: without that "in use" would be a guess. */
+static bool in_use_is_known(const struct mw_scope *scope)
+{
+    const struct mw_account *account = scope->evidence->account;
+    const struct mw_account_row *unsplit =
+        account ? &account->rows[MW_CATEGORY_MALLOC_UNSPLIT] : NULL;
+    return !unsplit || !mw_is_worth(scope, unsplit->rss_bytes, 5, MW_MIB);
+}
+
 void mw_beside_peak(struct mw_scope *scope)
 {
     const char *name;
     uint64_t peak = peak_bytes(scope, &name);
     uint64_t rss = scope->figures.total_bytes;
     uint64_t needed = mw_less(rss, mw_kept_bytes(scope));
-    if (!scope->figures.has_rss || !mw_known(peak) || peak < mw_sum(needed, needed / 4) ||
+    if (!in_use_is_known(scope) || !scope->figures.has_rss || !mw_known(peak) || peak < mw_sum(needed, needed / 4) ||
         mw_less(peak, needed) < 16 * MW_MIB)
         return;
     mw_text_set(scope, &scope->verdicts->peak,

@@ -359,7 +359,7 @@ void mw_rule_healthy(struct mw_scope *scope)
         mw_verdict_add(scope, "healthy", MW_CLASS_NEEDED, MW_BASIS_LIKELY, bytes);
     scope->healthy = verdict;
     char in_malloc[96] = "";
-    if (scope->evidence->heap_was_read)
+    if (scope->evidence->heap_was_read && taken[MW_CATEGORY_MALLOC_IN_USE] > 0)
         snprintf(in_malloc, sizeof in_malloc, " (%s of it in malloc)",
                  MW_BYTES(taken[MW_CATEGORY_MALLOC_IN_USE]));
     mw_text_set(scope, &verdict->summary,
@@ -387,12 +387,14 @@ static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uin
 {
     const struct mw_image *image = scope->evidence->image;
     const struct mw_allocator *allocator = unsplit_allocator(scope);
-    if (scope->evidence->heap_was_read && allocator)
+    bool is_live = image && image->kind == MW_IMAGE_LIVE;
+    bool is_denied = !scope->evidence->heap_was_read && image && image->cannot_read.text[0];
+    if (allocator && !is_denied)
         mw_verdict_figure(scope, verdict, "smaps", unsplit,
                           "%s belongs to %s, which this version recognises and does not walk; to "
                           "settle it: the allocator's own statistics",
                           MW_BYTES(unsplit), allocator->kind);
-    else if (image && image->cannot_read.text[0])
+    else if (is_denied)
         mw_verdict_figure(scope, verdict, "smaps", unsplit,
                           "%s belongs to malloc, and its inside was not read: %s; to settle it: "
                           "%s",
@@ -401,9 +403,10 @@ static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uin
                                                      : "the right to read the process's memory");
     else
         mw_verdict_figure(scope, verdict, "smaps", unsplit,
-                          "%s belongs to malloc, and its inside was not read; to settle it: a "
-                          "source with memory (a live process or a core)",
-                          MW_BYTES(unsplit));
+                          "%s belongs to malloc, and its inside was not read; to settle it: %s",
+                          MW_BYTES(unsplit),
+                          is_live ? "a look into its heap (without --no-heap)"
+                                  : "a source with memory (a live process or a core)");
 }
 
 /* What of malloc.unsplit nobody looked into. Where all allocators were walked, a little of it is
@@ -421,6 +424,7 @@ void mw_rule_unknown(struct mw_scope *scope)
     uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_UNKNOWN, UINT64_MAX);
     uint64_t unsplit = unread_bytes(scope);
     const struct mw_account *account = scope->evidence->account;
+    const struct mw_image *image = scope->evidence->image;
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "unknown", MW_CLASS_NEEDED, MW_BASIS_PROVEN, bytes);
     uint64_t mappings = account ? account->unknown_mappings : 0;
@@ -445,5 +449,5 @@ void mw_rule_unknown(struct mw_scope *scope)
         unsplit_note(scope, verdict, unsplit);
     if (bytes > 0)
         mw_verdict_figure(scope, verdict, "smaps", bytes, "to settle it: memwhy maps %s --unknown",
-                          MW_PID);
+                          image && image->kind != MW_IMAGE_LIVE ? "TARGET" : MW_PID);
 }

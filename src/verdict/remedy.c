@@ -140,7 +140,7 @@ void mw_remedy_pin_threshold(struct mw_scope *scope, struct mw_verdict *verdict)
         parameters->mmap_threshold <= MW_MMAP_THRESHOLD_DEFAULT)
         return;
     struct mw_remedy *remedy =
-        mw_remedy_add(scope, verdict, "mmap_threshold=131072 (GLIBC_TUNABLES), restart");
+        mw_remedy_add(scope, verdict, "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072, restart");
     mw_remedy_gain(remedy, 0, mw_least(figures->free_large_bytes, verdict->bytes));
     mw_text_set(scope, &remedy->basis,
                 "upper bound, if these chunks were big buffers; peak unchanged, more page faults");

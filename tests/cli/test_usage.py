@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -151,6 +153,57 @@ class ExitCodes(unittest.TestCase):
         self.assertEqual(done.code, 4, done)
         self.assertIsNone(done.json()["predicted_bytes"])
 
+    def test_a_heap_that_is_not_there_is_partial(self):
+        for name in ("heap", "pins"):
+            done = run(name, "-", "--json", stdin=PLAIN_SMAPS)
+            self.assertEqual(done.code, 4, done)
+            self.assertIn("has no memory", done.json()["partial"]["text"])
+            done = run(name, "-", stdin=PLAIN_SMAPS)
+            self.assertEqual(done.code, 4, done)
+            self.assertIn("PARTIAL", done.out)
+
+    def test_a_heap_that_cannot_be_walked_is_partial(self):
+        """musl's malloc is recognised; nothing is said of its inside."""
+        compiler = shutil.which("musl-gcc")
+        if not compiler:
+            self.skipTest("musl-gcc is not installed (apt-get install musl-tools)")
+        code = ("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+                "int main(void) {\n"
+                "    for (int i = 0; i < 40000; i++) memset(malloc(400), 1, 400);\n"
+                "    puts(\"ready\"); fflush(stdout); return getchar(); }\n")
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "musl")
+            subprocess.run([compiler, "-x", "c", "-o", program, "-"], input=code.encode(),
+                           check=True)
+            with subprocess.Popen([program], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE) as child:
+                child.stdout.readline()
+                for words in (["heap"], ["pins"], ["report"]):
+                    done = run(*words, child.pid, "--json")
+                    self.assertEqual(done.code, 4, done)
+                    self.assertIn("not walked in this version", done.json()["partial"]["text"])
+                    screen = run(*words, child.pid)
+                    self.assertIn("PARTIAL", screen.out)
+                    self.assertNotIn("no live block", screen.out)
+                    proposed = screen.out.split("NEXT", 1)[1]
+                    self.assertNotRegex(proposed, "memwhy (pins|trim|heap)")
+                    self.assertNotIn("a source with memory", screen.out)
+                self.assertEqual(run(child.pid, "--no-heap").code, 0)
+                done = run(child.pid, "--fail-if", "kept>0")
+                self.assertEqual(done.code, 4, done)
+                self.assertIn("cannot be decided", done.err)
+                child.stdin.close()
+
+    def test_trim_of_a_core_without_residency_is_partial(self):
+        if not shutil.which("gcore"):
+            self.skipTest("gdb (gcore) is not installed")
+        with tempfile.TemporaryDirectory() as folder, Sleeper() as target:
+            subprocess.run(["gcore", "-o", os.path.join(folder, "core"), str(target.pid)],
+                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            done = run("trim", os.path.join(folder, f"core.{target.pid}"), "--json")
+            self.assertEqual(done.code, 4, done)
+            self.assertIsNone(done.json()["predicted_bytes"])
+
     def test_apply_and_verify(self):
         with Sleeper() as target, tempfile.TemporaryDirectory() as folder:
             before = os.path.join(folder, "before.json")
@@ -250,6 +303,36 @@ class Listing(unittest.TestCase):
         self.assertRegex(lines[1], r"PID +RSS +anon +swap +threads")
         self.assertRegex(lines[2], r"^ *\d+ +[\d,]+\.\d")
         self.assertIn("NEXT", done.out)
+
+
+class Next(unittest.TestCase):
+    """The commands that a screen proposes can be pasted, and work."""
+
+    def test_a_name_is_quoted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a $b's.txt")
+            with open(path, "wb") as file:
+                file.write(PLAIN_SMAPS)
+            for name in ("report", "heap", "pins"):
+                last = run(name, path).out.split("NEXT", 1)[1].strip().splitlines()[-1]
+                self.assertIn(path, shlex.split(last), last)
+
+    def test_standard_input_is_not_read_twice(self):
+        unowned = PLAIN_SMAPS.replace(b" [heap]", b"")
+        for name in ("report", "heap", "pins"):
+            out = run(name, "-", stdin=unowned).out
+            self.assertNotRegex(out.split("\n", 1)[1], r"memwhy (\w+ )?-( |$)")
+            self.assertIn("save it to a file first", out)
+
+    def test_the_list_proposes_what_can_be_read(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become another user")
+        done = run_as_nobody()
+        proposed = re.findall(r"^(?:NEXT)? +memwhy (?:(doctor) )?(\w+) ", done.out, re.M)
+        self.assertTrue(proposed, done)
+        for doctor, pid in proposed:
+            if pid != "PID":
+                self.assertEqual(os.stat(f"/proc/{pid}").st_uid == 65534, doctor == "", done)
 
 
 class Hostile(unittest.TestCase):

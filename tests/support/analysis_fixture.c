@@ -238,7 +238,7 @@ static void icinga_verdicts(struct mw_analysis *analysis)
         add_verdict(analysis, "adaptive-mmap-threshold", MW_CLASS_KEPT, MW_BASIS_PROVEN, MIB(640),
                     "128 KiB has become 31.4 MiB, so big buffers live in arenas");
     threshold->part_of = "trimmable-free";
-    add_remedy(threshold, "mmap_threshold=131072 (GLIBC_TUNABLES), restart", 0, MIB(640),
+    add_remedy(threshold, "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=131072, restart", 0, MIB(640),
                "upper bound: free chunks of at least 128 KiB; peak unchanged");
     struct mw_verdict *needed = add_verdict(analysis, "healthy", MW_CLASS_NEEDED, MW_BASIS_PROVEN,
                                             MIB(318.4), "in use by the program in malloc blocks");

@@ -168,6 +168,50 @@ static void scene_end(struct scene *scene)
     mw_baseline_deinit(&scene->after);
 }
 
+/* A remedy of two verdicts is compared once, by the larger of its gains. */
+static void test_remedy_of_several_verdicts(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_begin(&scene);
+    struct mw_baseline *before = &scene.before;
+    assert_true(before->remedy_count >= 2);
+    size_t pin = before->remedy_count;
+    for (size_t i = 0; i < before->remedy_count; i++)
+        if (strstr(before->remedies[i].action, "mmap_threshold"))
+            pin = i;
+    assert_true(pin < before->remedy_count && before->remedies[pin].has_gain);
+    size_t other = pin == 0 ? 1 : 0;
+    free(before->remedies[other].action);
+    before->remedies[other].action = strdup(before->remedies[pin].action);
+    before->remedies[other].has_gain = false;
+    const struct mw_prediction *found = scene_compare(&scene, "mmap_threshold");
+    assert_true(found->remedy == &before->remedies[pin]);
+    assert_int_equal(scene.verify.count, before->remedy_count - 1);
+    scene_end(&scene);
+}
+
+/* The screen does not blame a prediction for what nobody did. */
+static void test_not_met_may_be_not_applied(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"before.json", "4121"};
+    struct scene scene;
+    struct fixture_output output = {0};
+    scene_begin(&scene);
+    const struct mw_prediction *trim = scene_compare(&scene, "malloc_trim(0)");
+    assert_true(scene.verify.same_process && trim->outcome == MW_OUTCOME_NOT_MET);
+    assert_int_equal(mw_report_verify_text(&scene.verify, names, (struct mw_text_look){80, false},
+                                           fixture_sink(&output), NULL),
+                     MW_OK);
+    assert_non_null(strstr(output.text, "not met or not applied"));
+    assert_non_null(strstr(output.text, "or it was not applied"));
+    for (const char *line = output.text; *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 80);
+    fixture_output_release(&output);
+    scene_end(&scene);
+}
+
 static void drop_anonymous(struct scene *scene, uint64_t bytes)
 {
     scene->after.figures[MW_BASELINE_ANONYMOUS] =
@@ -294,6 +338,8 @@ int main(void)
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_same_process),
         cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_remedy_of_several_verdicts),
+        cmocka_unit_test(test_not_met_may_be_not_applied),
         cmocka_unit_test(test_not_predictable_and_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
