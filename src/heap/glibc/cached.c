@@ -75,9 +75,11 @@ static bool cache_read(struct mw_glibc *glibc, mw_addr address, void *out, size_
     mw_addr piece = address & ~(mw_addr)(MW_GLIBC_CACHE_PIECE - 1);
     size_t slot = (size_t)(piece / MW_GLIBC_CACHE_PIECE) % MW_GLIBC_CACHE_PIECES;
     size_t skip = (size_t)(address - piece), page = skip / MW_GLIBC_CACHE_PAGE;
-    assert(cache->bytes && size <= MW_GLIBC_CACHE_PAGE);
+    assert(size <= MW_GLIBC_CACHE_PAGE);
+    if (!cache->bytes) /* without memory for it every list goes on, at a read a block */
+        cache->bytes = mw_calloc(MW_GLIBC_CACHE_PIECES, MW_GLIBC_CACHE_PIECE);
     bool is_there = cache->piece[slot] == piece && cache->pages[slot] >> page & 1;
-    if (skip % MW_GLIBC_CACHE_PAGE + size > MW_GLIBC_CACHE_PAGE ||
+    if (!cache->bytes || skip % MW_GLIBC_CACHE_PAGE + size > MW_GLIBC_CACHE_PAGE ||
         (!is_there && !cache_fill(glibc, slot, address)))
         return mw_image_read(glibc->image, address, out, size) == MW_OK;
     memcpy(out, cache->bytes + slot * MW_GLIBC_CACHE_PIECE + skip, size);
@@ -447,9 +449,6 @@ enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc)
     list_steps_allow(glibc);
     glibc->safe_linking = glibc->par && mw_glibc_has(glibc->par->thp_pagesize); /* 2.35 */
     glibc->linking_known = glibc->safe_linking || glibc->state->bins == 104;    /* 2.26 */
-    glibc->cache.bytes = mw_calloc(MW_GLIBC_CACHE_PIECES, MW_GLIBC_CACHE_PIECE);
-    if (!glibc->cache.bytes)
-        return MW_NOMEM;
     enum mw_status status = fastbins_find(glibc);
     if (status == MW_OK)
         status = tcaches_find(glibc);
