@@ -291,21 +291,20 @@ static bool unread_is_much(const struct mw_analysis *analysis)
     return unsplit->size_bytes > account->size_bytes / 100 * UNREAD_PERCENT;
 }
 
-/* A heap that was asked for and not read leaves a part of the question open. A text of smaps has
- * none: a report on it is whole, an answer about its heap is not. */
+/* A heap that was asked for and not read leaves a part of the question open. A report is whole
+ * without: it accounts for every byte, and says which allocator was not looked into. */
 static void unread_is_partial(struct mw_analysis *analysis,
                               const struct mw_analysis_options *options)
 {
     const struct mw_allocator *allocator = unwalked_allocator(analysis);
     struct mw_error why = {0};
-    if (options->skip_heap || (options->skip_verdicts && !options->heap_is_asked))
+    if (options->skip_heap || !options->heap_is_asked)
         return;
-    if (analysis->image.kind == MW_IMAGE_SMAPS && options->heap_is_asked) {
+    if (analysis->image.kind == MW_IMAGE_SMAPS) {
         (void)mw_fail(&why, MW_UNSUPPORTED,
                       "a text of smaps has no memory: the inside of malloc is not in it");
         mw_error_hint(&why, "memwhy heap PID or memwhy heap CORE");
-    } else if (allocator && ((options->heap_is_asked && !analysis->heap_was_read) ||
-                             unread_is_much(analysis))) {
+    } else if (allocator && (!analysis->heap_was_read || unread_is_much(analysis))) {
         (void)mw_fail(&why, MW_UNSUPPORTED,
                       "%s is recognised and not walked in this version: what it holds free and "
                       "what is in use in it was not read",
