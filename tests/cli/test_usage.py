@@ -58,6 +58,15 @@ class Usage(unittest.TestCase):
                 self.assertEqual((done.code, done.out), (2, ""), done)
                 self.assertRegex(done.err, r"^memwhy: [^A-Z\n].*[^.\n]\n(hint: .+\n)?$")
 
+    def test_hint_names_the_closest_command(self):
+        for word, meant in (("reprot", "report"), ("heaps", "heap"), ("veryfi", "verify"),
+                            ("map", "maps"), ("docter", "doctor")):
+            done = run(word, "1")
+            self.assertEqual(done.err, f"memwhy: '{word}' is no command\n"
+                                       f"hint: did you mean: memwhy {meant}\n")
+        self.assertIn("'frobnicate' is no command\nhint: memwhy --help", run("frobnicate", "1").err)
+        self.assertIn("'2' is one argument too many", run("report", "1", "2").err)
+
     def test_hint_names_the_command(self):
         self.assertIn("hint: memwhy heap --help\n", run("heap").err)
 
