@@ -113,6 +113,29 @@ class Targets(unittest.TestCase):
             self.assertIn("hint: ", done.err)
 
 
+class Doctor(unittest.TestCase):
+    """It promises what the report then does."""
+
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become another user")
+
+    def test_of_a_process_that_is_denied(self):
+        with Sleeper() as target:
+            done = run_as_nobody("doctor", target.pid)
+            self.assertEqual(done.code, 4, done)
+            self.assertIn("exit code 3", done.out)
+            self.assertNotIn("level of mappings", done.out)
+
+    def test_as_a_user(self):
+        done = run_as_nobody("doctor")
+        self.assertRegex(done.out, r"other users +no ")
+        self.assertNotIn("Everything that memwhy needs works.", done.out)
+        checks = {check["id"]: check for check in run_as_nobody("doctor", "--json").json()["checks"]}
+        self.assertFalse(checks["other users"]["allowed"])
+        self.assertIn("CAP_SYS_PTRACE", checks["other users"]["blocked_by"][0]["why"])
+
+
 class ExitCodes(unittest.TestCase):
     def test_smaps_text(self):
         for words in (["-"], ["report", "-"], ["maps", "-"], ["-", "--json"], ["-", "--markdown"],
