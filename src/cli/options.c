@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,13 +196,68 @@ static enum mw_status options_check(struct mw_cli *cli, struct mw_error *err)
     return MW_OK;
 }
 
+enum { WORD_BYTES_MAX = 32, DISTANCE_MAX = 2 };
+
+/* Letters to insert, drop, replace or swap to make one word of the other: Damerau's distance in its
+ * restricted form, for words of at most WORD_BYTES_MAX. */
+static unsigned word_distance(const char *left, const char *right)
+{
+    unsigned rows[WORD_BYTES_MAX + 1][WORD_BYTES_MAX + 1];
+    size_t left_length = strlen(left), right_length = strlen(right);
+    if (left_length > WORD_BYTES_MAX || right_length > WORD_BYTES_MAX)
+        return UINT_MAX;
+    for (unsigned i = 0; i <= left_length; i++)
+        rows[i][0] = i;
+    for (unsigned k = 0; k <= right_length; k++)
+        rows[0][k] = k;
+    for (size_t i = 1; i <= left_length; i++)
+        for (size_t k = 1; k <= right_length; k++) {
+            unsigned best = rows[i - 1][k - 1] + (left[i - 1] != right[k - 1]);
+            best = rows[i - 1][k] + 1 < best ? rows[i - 1][k] + 1 : best;
+            best = rows[i][k - 1] + 1 < best ? rows[i][k - 1] + 1 : best;
+            bool is_swap =
+                i > 1 && k > 1 && left[i - 1] == right[k - 2] && left[i - 2] == right[k - 1];
+            if (is_swap && rows[i - 2][k - 2] + 1 < best)
+                best = rows[i - 2][k - 2] + 1;
+            rows[i][k] = best;
+        }
+    return rows[left_length][right_length];
+}
+
+/* The command that a mistyped word is closest to, NULL when it is like none. */
+static const char *closest_command(const char *word)
+{
+    const char *closest = NULL;
+    unsigned least = DISTANCE_MAX + 1;
+    for (size_t i = 0; mw_commands[i]; i++) {
+        unsigned distance = mw_commands[i]->name ? word_distance(word, mw_commands[i]->name) : least;
+        if (distance < least && distance < strlen(word)) {
+            least = distance;
+            closest = mw_commands[i]->name;
+        }
+    }
+    return closest;
+}
+
+static enum mw_status no_command(const char *word, struct mw_error *err)
+{
+    const char *closest = closest_command(word);
+    (void)mw_fail(err, MW_INVALID, "'%.60s' is no command", word);
+    if (closest)
+        mw_error_hint(err, "did you mean: memwhy %s", closest);
+    else
+        mw_error_hint(err, "memwhy --help lists the commands");
+    return MW_INVALID;
+}
+
 static enum mw_status targets_take(struct mw_cli *cli, int next, int argc, char **argv,
                                    struct mw_error *err)
 {
     size_t count = (size_t)(argc - next);
     if (count > cli->command->targets_max && cli->command == &mw_command_report && count > 1)
-        return mw_fail(err, MW_INVALID, "'%.60s' is no command, and one target is taken",
-                       argv[next]);
+        return cli->command_given
+                   ? mw_fail(err, MW_INVALID, "'%.60s' is one argument too many", argv[next + 1])
+                   : no_command(argv[next], err);
     if (count > cli->command->targets_max)
         return mw_fail(err, MW_INVALID, "'%.60s' is one argument too many",
                        argv[next + (int)cli->command->targets_max]);

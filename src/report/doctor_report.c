@@ -198,6 +198,28 @@ static void put_check(struct mw_text *text, const struct mw_doctor *doctor, size
         put_blockers(text, doctor, check);
 }
 
+/* What follows from what was tried: a report needs the mappings, its heap the rest. */
+static const char *conclusion(const struct mw_doctor *doctor, size_t denied)
+{
+    bool is_denied[MW_ACCESS_COUNT] = {false};
+    for (size_t i = 0; i < doctor->check_count; i++)
+        is_denied[doctor->checks[i].access] = !doctor->checks[i].allowed;
+    if (is_denied[MW_ACCESS_SMAPS])
+        return "Without smaps nothing can be said of this process: a report ends with exit code 3.";
+    if (is_denied[MW_ACCESS_MEM] || is_denied[MW_ACCESS_PTRACE])
+        return "Without these the report stays at the level of mappings (exit code 4): memwhy "
+               "--no-heap PID asks for no more than that.";
+    if (is_denied[MW_ACCESS_OTHERS])
+        return "Reports on processes that memwhy did not start stay at the level of mappings (exit "
+               "code 4), or are denied (exit code 3).";
+    if (denied > 0)
+        return "Without this a report knows less of what is resident, and gives no prediction.";
+    if (is_denied[MW_ACCESS_OTHER_USERS])
+        return "Everything that memwhy needs works on processes of this user; those of others need "
+               "CAP_SYS_PTRACE: sudo memwhy PID.";
+    return "Everything that memwhy needs works.";
+}
+
 enum mw_status mw_report_doctor_text(const struct mw_doctor *doctor, struct mw_text_look look,
                                      struct mw_sink sink, struct mw_error *err)
 {
@@ -217,9 +239,6 @@ enum mw_status mw_report_doctor_text(const struct mw_doctor *doctor, struct mw_t
             !doctor->checks[i].allowed && mw_doctor_access_is_needed(doctor->checks[i].access);
     }
     mw_text_newline(&text);
-    mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN,
-                 denied == 0 ? "Everything that memwhy needs works."
-                             : "Without these the report stays at the level of mappings (exit code "
-                               "4): memwhy --no-heap PID asks for no more than that.");
+    mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN, conclusion(doctor, denied));
     return mw_text_finish(&text, err);
 }

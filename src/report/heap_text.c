@@ -3,9 +3,13 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What the widest row of the arenas takes; a narrower screen leaves out the last columns. */
+enum { ARENA_COLUMNS = 96, NARROW_LESS = 2 };
 
 struct heap_screen {
     struct mw_text *text;
@@ -128,15 +132,15 @@ static void arena_cells(void *user, size_t index, struct mw_text_cell *cells)
         memcpy(cells[0].text, "main", 5);
     else
         snprintf(cells[0].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)arena->address);
-    mw_text_cell_count(&cells[1], arena->heap_count);
-    mw_text_cell_bytes(&cells[2], unit, arena->system_bytes);
-    mw_text_cell_bytes(&cells[3], unit, arena->in_use_bytes);
-    mw_text_cell_count(&cells[4], arena->in_use_count);
-    mw_text_cell_bytes(&cells[5], unit, arena->free_bytes);
-    mw_text_cell_bytes(&cells[6], unit, resident ? arena->free_rss : MW_UNKNOWN);
-    mw_text_cell_bytes(&cells[7], unit, resident ? arena->trimmable_bytes : MW_UNKNOWN);
-    mw_text_cell_bytes(&cells[8], unit, arena->top_bytes);
-    mw_text_cell_count(&cells[9], arena->attached_threads);
+    mw_text_cell_bytes(&cells[1], unit, arena->system_bytes);
+    mw_text_cell_bytes(&cells[2], unit, arena->in_use_bytes);
+    mw_text_cell_count(&cells[3], arena->in_use_count);
+    mw_text_cell_bytes(&cells[4], unit, arena->free_bytes);
+    mw_text_cell_bytes(&cells[5], unit, resident ? arena->free_rss : MW_UNKNOWN);
+    mw_text_cell_bytes(&cells[6], unit, resident ? arena->trimmable_bytes : MW_UNKNOWN);
+    mw_text_cell_count(&cells[7], arena->attached_threads);
+    mw_text_cell_count(&cells[8], arena->heap_count);
+    mw_text_cell_bytes(&cells[9], unit, arena->top_bytes);
 }
 
 struct ordered {
@@ -203,16 +207,18 @@ static void put_arenas(struct heap_screen *screen, size_t max)
 {
     static const struct mw_text_column columns[] = {
         {MW_F(arena, address), NULL, false},
-        {MW_F(arena, heaps), NULL, false},
         {MW_F(arena, system_bytes), NULL, false},
         {MW_F(arena, in_use_bytes), NULL, false},
         {MW_F(arena, in_use_count), NULL, false},
         {MW_F(arena, free_bytes), NULL, false},
         {MW_F(arena, free_resident_bytes), "resident", false},
-        {MW_F(arena, trimmable_bytes), NULL, false},
-        {MW_F(arena, top_bytes), NULL, false},
+        {MW_F(arena, trimmable_bytes), "trim", false},
         {MW_F(arena, attached_threads), NULL, false},
+        {MW_F(arena, heaps), NULL, false},
+        {MW_F(arena, top_bytes), NULL, false},
     };
+    size_t all = sizeof columns / sizeof *columns;
+    bool is_narrow = screen->text->look.width < ARENA_COLUMNS;
     size_t count = screen->allocator->arena_count;
     size_t *order = order_by(count, arena_key, screen->allocator);
     if (!order) {
@@ -223,7 +229,7 @@ static void put_arenas(struct heap_screen *screen, size_t max)
     put_table_head(screen->text, "ARENAS", count < max ? count : max, count, "size");
     mw_text_table(screen->text, &(struct mw_text_table){
                                     .columns = columns,
-                                    .column_count = sizeof columns / sizeof *columns,
+                                    .column_count = is_narrow ? all - NARROW_LESS : all,
                                     .row_count = count < max ? count : max,
                                     .row = arena_cells,
                                     .user = screen,
@@ -306,20 +312,24 @@ static void put_allocator(struct mw_text *text, const struct mw_analysis *analys
 static void put_content(struct mw_text *text, const struct mw_allocator *allocator)
 {
     uint64_t sum = 0;
-    const char *label = "  free memory last held (sampled):";
+    char line[512] = "free memory last held (sampled):";
+    size_t start = strlen(line), used = start;
     for (int kind = 0; kind < MW_CONTENT_COUNT; kind++)
         sum += allocator->content_bytes[kind];
     for (int kind = 0; kind < MW_CONTENT_COUNT; kind++) {
         unsigned share = sum ? (unsigned)(allocator->content_bytes[kind] * 100 / sum) : 0;
         if (share == 0)
             continue;
-        mw_text_put(text, MW_STYLE_PLAIN, label);
-        mw_text_printf(text, MW_STYLE_PLAIN, " %s %u%%", mw_content_name((enum mw_content)kind),
-                       share);
-        label = ",";
+        int more = snprintf(line + used, sizeof line - used, "%s %s %u%%", used > start ? "," : "",
+                            mw_content_name((enum mw_content)kind), share);
+        assert(more > 0 && (size_t)more < sizeof line - used); /* few kinds of short names */
+        used += (size_t)more;
     }
-    if (text->column > 0)
-        mw_text_newline(text);
+    if (used == start)
+        return;
+    mw_text_pad(text, 2);
+    mw_text_wrap(text, 4, 0, MW_STYLE_PLAIN, line);
+    mw_text_newline(text);
 }
 
 static void put_next(struct mw_text *text, const char *target)

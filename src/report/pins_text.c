@@ -8,19 +8,23 @@
 struct pins_screen {
     struct mw_text *text;
     const struct mw_allocator *allocator;
+    bool is_narrow; /* no room for the heap, which the block's address tells too */
 };
+
+enum { PIN_COLUMNS = 90 };
 
 static void pin_cells(void *user, size_t index, struct mw_text_cell *cells)
 {
     const struct pins_screen *screen = user;
     const struct mw_pin *pin = &screen->allocator->pins[index];
-    snprintf(cells[0].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)pin->heap);
-    snprintf(cells[1].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)pin->block);
-    mw_bytes_format(cells[2].text, pin->size_bytes);
-    cells[3].long_text = mw_block_state_name(pin->state);
-    mw_bytes_format(cells[4].text, pin->distance_from_top_bytes);
-    mw_text_cell_bytes(&cells[5], screen->text->unit, pin->would_release_bytes);
-    cells[6].long_text = mw_content_name(pin->content);
+    if (!screen->is_narrow)
+        snprintf((cells++)->text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)pin->heap);
+    snprintf(cells[0].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)pin->block);
+    mw_bytes_format(cells[1].text, pin->size_bytes);
+    cells[2].long_text = mw_block_state_name(pin->state);
+    mw_bytes_format(cells[3].text, pin->distance_from_top_bytes);
+    mw_text_cell_bytes(&cells[4], screen->text->unit, pin->would_release_bytes);
+    cells[5].long_text = mw_content_name(pin->content);
 }
 
 static void put_pins(struct mw_text *text, const struct mw_allocator *allocator, size_t max)
@@ -31,10 +35,10 @@ static void put_pins(struct mw_text *text, const struct mw_allocator *allocator,
         {MW_F(pin, size_bytes), NULL, false},
         {MW_F(pin, state), NULL, false},
         {MW_F(pin, distance_from_top_bytes), NULL, false},
-        {MW_F(pin, would_release_bytes), NULL, false},
+        {MW_F(pin, would_release_bytes), "releases", false},
         {MW_F(pin, content), NULL, true},
     };
-    struct pins_screen screen = {text, allocator};
+    struct pins_screen screen = {text, allocator, text->look.width < PIN_COLUMNS};
     size_t count = allocator->pin_count < max ? allocator->pin_count : max;
     mw_text_newline(text);
     mw_text_put(text, MW_STYLE_BOLD, "PINS");
@@ -47,8 +51,8 @@ static void put_pins(struct mw_text *text, const struct mw_allocator *allocator,
     mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN, about);
     mw_text_newline(text);
     mw_text_table(text, &(struct mw_text_table){
-                            .columns = columns,
-                            .column_count = sizeof columns / sizeof *columns,
+                            .columns = columns + screen.is_narrow,
+                            .column_count = sizeof columns / sizeof *columns - screen.is_narrow,
                             .row_count = count,
                             .row = pin_cells,
                             .user = &screen,

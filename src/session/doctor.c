@@ -46,7 +46,8 @@ static const struct access_row access_rows[MW_ACCESS_COUNT] = {
     [MW_ACCESS_PFN] = {"page frames", "nothing that memwhy does today", false},
     [MW_ACCESS_ENVIRON] = {"environ", "settings as the process was given them", false},
     [MW_ACCESS_CGROUP] = {"cgroup", "the container around it", false},
-    [MW_ACCESS_OTHERS] = {"other processes", "anything that memwhy did not start", true},
+    [MW_ACCESS_OTHERS] = {"other processes", "of this user, which memwhy did not start", true},
+    [MW_ACCESS_OTHER_USERS] = {"other users", "processes of other users", false},
 };
 
 const char *mw_doctor_access_name(enum mw_doctor_access access)
@@ -268,12 +269,14 @@ static pid_t child_start(void)
     _exit(0);
 }
 
-/* By rule: would Yama or a missing capability keep memwhy from processes it did not start? */
+/* By rule: would Yama or a missing capability keep memwhy from processes it did not start, and from
+ * those of other users? */
 static void check_others(struct mw_doctor *doctor)
 {
     bool capable = mw_doctor_has_cap(&doctor->facts, MW_CAP_SYS_PTRACE);
     bool allowed = doctor->facts.yama < 3 && (capable || doctor->facts.yama <= 0);
     check_add(doctor, MW_ACCESS_OTHERS, allowed ? 0 : EPERM);
+    check_add(doctor, MW_ACCESS_OTHER_USERS, allowed && capable ? 0 : EPERM);
 }
 
 enum mw_status mw_doctor_run(int proc_fd, int32_t pid, const char *cgroup_root,

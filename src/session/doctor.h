@@ -22,7 +22,10 @@ enum mw_doctor_access {
     MW_ACCESS_PFN,
     MW_ACCESS_ENVIRON,
     MW_ACCESS_CGROUP,
-    MW_ACCESS_OTHERS, /* processes that memwhy did not start; by rule, when no pid was given */
+    /* processes of this user that memwhy did not start, and those of other users; by rule, when no
+     * pid was given */
+    MW_ACCESS_OTHERS,
+    MW_ACCESS_OTHER_USERS,
     MW_ACCESS_COUNT,
 };
 

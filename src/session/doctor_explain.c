@@ -207,6 +207,13 @@ static bool explain_special(const struct mw_doctor_facts *facts,
                               facts->kernel);
         way_add(blocker, "not needed: pagemap is read instead, a few times slower");
         return true;
+    case MW_ACCESS_OTHER_USERS:
+        if (mw_doctor_has_cap(facts, MW_CAP_SYS_PTRACE))
+            return false;
+        blocker = blocker_add(list, "capability",
+                              "processes of other users need CAP_SYS_PTRACE in memwhy");
+        ways_to_capability(facts, blocker);
+        return true;
     case MW_ACCESS_CGROUP:
         blocker =
             blocker_add(list, "unknown", "no memory cgroup is found, or its files cannot be read");

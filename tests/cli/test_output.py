@@ -101,8 +101,7 @@ sys.stdin.read()
                     self.assert_harmless(done.out + done.err, words)
                     if words[0] != "maps" and words[-1] not in ("--json", "--markdown"):
                         longest = max(done.out.splitlines(), key=len)
-                        width = 100 if words[0] in ("heap", "pins") else 80 # tables are wider
-                        self.assertLessEqual(len(longest), width, f"{words}: {longest}")
+                        self.assertLessEqual(len(longest), 80, f"{words}: {longest}")
                     if "--markdown" in words:
                         self.assertNotIn(folder, done.out)
                 for words in (["-n", "0"], ["-n", "0", "--json"]):

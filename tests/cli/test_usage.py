@@ -58,6 +58,15 @@ class Usage(unittest.TestCase):
                 self.assertEqual((done.code, done.out), (2, ""), done)
                 self.assertRegex(done.err, r"^memwhy: [^A-Z\n].*[^.\n]\n(hint: .+\n)?$")
 
+    def test_hint_names_the_closest_command(self):
+        for word, meant in (("reprot", "report"), ("heaps", "heap"), ("veryfi", "verify"),
+                            ("map", "maps"), ("docter", "doctor")):
+            done = run(word, "1")
+            self.assertEqual(done.err, f"memwhy: '{word}' is no command\n"
+                                       f"hint: did you mean: memwhy {meant}\n")
+        self.assertIn("'frobnicate' is no command\nhint: memwhy --help", run("frobnicate", "1").err)
+        self.assertIn("'2' is one argument too many", run("report", "1", "2").err)
+
     def test_hint_names_the_command(self):
         self.assertIn("hint: memwhy heap --help\n", run("heap").err)
 
@@ -102,6 +111,29 @@ class Targets(unittest.TestCase):
             done = run_as_nobody(target.pid)
             self.assertEqual(done.code, 3, done)
             self.assertIn("hint: ", done.err)
+
+
+class Doctor(unittest.TestCase):
+    """It promises what the report then does."""
+
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root to become another user")
+
+    def test_of_a_process_that_is_denied(self):
+        with Sleeper() as target:
+            done = run_as_nobody("doctor", target.pid)
+            self.assertEqual(done.code, 4, done)
+            self.assertIn("exit code 3", done.out)
+            self.assertNotIn("level of mappings", done.out)
+
+    def test_as_a_user(self):
+        done = run_as_nobody("doctor")
+        self.assertRegex(done.out, r"other users +no ")
+        self.assertNotIn("Everything that memwhy needs works.", done.out)
+        checks = {check["id"]: check for check in run_as_nobody("doctor", "--json").json()["checks"]}
+        self.assertFalse(checks["other users"]["allowed"])
+        self.assertIn("CAP_SYS_PTRACE", checks["other users"]["blocked_by"][0]["why"])
 
 
 class ExitCodes(unittest.TestCase):
