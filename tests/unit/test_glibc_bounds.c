@@ -497,6 +497,49 @@ static void test_many_foreign_gaps(void **state)
     }
 }
 
+/* Data of other modules, before libc's, in which every word looks like main_arena.next: it leads to
+ * a near place, or into heaps of threads that lead on and on. */
+static void test_data_full_of_candidates(void **state)
+{
+    (void)state;
+    const uint64_t size = 32 * MIB;
+    const mw_addr data = 0x500000000000;
+    for (int kind = 0; kind < 3; kind++) {
+        struct heap_builder *heap = small_heap();
+        heap_top(heap);
+        heap_arena(heap, FIRST_HEAP, 8 * KIB);
+        heap_top(heap);
+        heap_map(heap, data, size, "/usr/lib/libc-not.so");
+        heap_region_of(heap, data)->inode = 12;
+        uint8_t *bytes = heap_region_of(heap, data)->bytes;
+        for (uint64_t at = 0; at < size; at += 8) {
+            if (kind == 0)
+                put(bytes, at, data + at - 2048 - 112);
+            else if (kind == 1)
+                put(bytes, at, FIRST_HEAP + 48);
+            else if (at % 2064 == 0) /* behind bins that are all empty */
+                put(bytes, at, at % 4128 ? FIRST_HEAP + 48 : data + at - 2048 - 104);
+        }
+        heap_finish(heap);
+        if (kind > 0) /* a thread's arena that leads to itself */
+            heap_put(heap, FIRST_HEAP + 48 + 112 + 2048, FIRST_HEAP + 48);
+        struct run run = {.heap = heap};
+        heap_open(heap, &run.image);
+        alarm(SECONDS_MAX);
+        asked.real = run.image.ops;
+        asked.reads = 0;
+        run.image.ops = &counting_ops;
+        heap_walk(&run.image, NULL, &run.walked);
+        alarm(0);
+        printf("# data full of candidates: %llu reads\n", (unsigned long long)asked.reads);
+        assert_in_range(asked.reads, 100, 3 << 20);
+        const char *wrong = heap_meaning_wrong(&run.image, &run.walked);
+        if (wrong)
+            fail_msg("%s", wrong);
+        run_end(&run);
+    }
+}
+
 /* A huge block of which nothing was ever touched. */
 static void test_huge_untouched_block(void **state)
 {
@@ -542,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_search_for_the_arena_ends),
         cmocka_unit_test(test_many_arenas_one_list),
         cmocka_unit_test(test_many_foreign_gaps),
+        cmocka_unit_test(test_data_full_of_candidates),
         cmocka_unit_test(test_huge_untouched_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

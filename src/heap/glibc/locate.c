@@ -4,7 +4,8 @@
  * main_arena.bins: then *(A + 2048) is main_arena.next, which points at main_arena itself (one
  * arena) or into a thread heap whose chain of arenas leads back. A hit is accepted only when all
  * 127 bins are zero, self-linked or linked to a chunk that points back at them. When no ring
- * closes (a core that lacks heaps), bins that are all in use and sound are taken for good.
+ * closes (a core that lacks heaps), bins that are all in use and sound are taken for good. Bins
+ * that are all zero (malloc was not called) prove little: they are taken last.
  *
  *   main_arena ─ … ─ top (bins-16) ─ bins[254] ─ binmap ─ next (bins+2048) ─ … ─ system_mem
  *
@@ -122,13 +123,26 @@ static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *gl
     return first;
 }
 
+static bool arena_take(struct mw_glibc *glibc, mw_addr bins, uint16_t offset)
+{
+    glibc->main_arena = bins - offset;
+    glibc->state = state_layout_pick(glibc, glibc->main_arena, offset);
+    return glibc->state != NULL;
+}
+
 static const uint16_t bins_offsets[] = {112, 24, 104};
 enum { BINS_OFFSETS = sizeof bins_offsets / sizeof *bins_offsets };
 
-/* Test every 8-aligned address of [start, start + length), whose bytes are given. *torn_out is set
- * to bins that are sound where the ring is not. */
+/* What may be main_arena.bins when nothing better is found; 0: none. */
+struct second_best {
+    mw_addr torn;  /* sound and all in use, but the ring does not close */
+    mw_addr empty; /* the ring closes, and all are zero */
+    uint16_t empty_offset;
+};
+
+/* Test every 8-aligned address of [start, start + length), whose bytes are given. */
 static bool scan_for_arena(struct mw_glibc *glibc, const uint8_t *bytes, size_t length,
-                           mw_addr start, mw_addr *torn_out)
+                           mw_addr start, struct second_best *second)
 {
     for (size_t at = 0; at + NEXT_AFTER_BINS + 8 <= length; at += 8) {
         mw_addr next = word_at(bytes + at + NEXT_AFTER_BINS);
@@ -143,12 +157,13 @@ static bool scan_for_arena(struct mw_glibc *glibc, const uint8_t *bytes, size_t 
             if ((is_near && bins - next != bins_offsets[i]) ||
                 !ring_closes(glibc, bins, next, bins_offsets[i]))
                 continue;
-            glibc->main_arena = bins - bins_offsets[i];
-            glibc->state = state_layout_pick(glibc, glibc->main_arena, bins_offsets[i]);
-            return glibc->state != NULL;
+            if (used > 0)
+                return arena_take(glibc, bins, bins_offsets[i]);
+            if (second->empty == 0)
+                *second = (struct second_best){second->torn, bins, bins_offsets[i]};
         }
-        if (in_heap && used == MW_GLIBC_BINS && *torn_out == 0)
-            *torn_out = bins;
+        if (in_heap && used == MW_GLIBC_BINS && second->torn == 0)
+            second->torn = bins;
     }
     return false;
 }
@@ -163,7 +178,7 @@ static bool region_may_hold_arena(const struct mw_mapping *map)
 }
 
 static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, uint8_t *buffer,
-                        uint64_t *budget, mw_addr *torn_out)
+                        uint64_t *budget, struct second_best *second)
 {
     mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
     for (mw_addr at = map->start; at < end && *budget > 0; at += SCAN_STEP) {
@@ -172,7 +187,7 @@ static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, ui
             want = (size_t)(end - at);
         size_t got = mw_image_read_present(glibc->image, at, buffer, want);
         *budget -= got < *budget ? got : *budget;
-        if (scan_for_arena(glibc, buffer, got, at, torn_out))
+        if (scan_for_arena(glibc, buffer, got, at, second))
             return true;
         if (got < want)
             break;
@@ -296,19 +311,24 @@ static const struct mw_mapping *torn_take(struct mw_glibc *glibc, mw_addr bins, 
         return NULL;
     for (size_t i = 0; i < BINS_OFFSETS; i++) {
         mw_addr last = next + bins_offsets[i] + 16 * (MW_GLIBC_BINS - 1);
-        glibc->main_arena = bins - bins_offsets[i];
-        glibc->state = state_layout_pick(glibc, glibc->main_arena, bins_offsets[i]);
-        unsigned score = 2 * par_find(glibc, map, buffer);
+        unsigned score =
+            arena_take(glibc, bins, bins_offsets[i]) ? 2 * par_find(glibc, map, buffer) : 0;
         if (score > 0 && mw_image_read_u64(glibc->image, last, &bin) == MW_OK && bin == last - 16)
             score++;
         if (score > best)
             best = score, best_offset = bins_offsets[i];
     }
-    if (best == 0)
+    return best > 0 && arena_take(glibc, bins, best_offset) ? map : NULL;
+}
+
+/* malloc was not called yet: zero bins, with mp_ beside them. */
+static const struct mw_mapping *empty_take(struct mw_glibc *glibc,
+                                           const struct second_best *second, uint8_t *buffer)
+{
+    const struct mw_mapping *map = mw_image_region(glibc->image, second->empty);
+    if (second->empty == 0 || !map || !arena_take(glibc, second->empty, second->empty_offset))
         return NULL;
-    glibc->main_arena = bins - best_offset;
-    glibc->state = state_layout_pick(glibc, glibc->main_arena, best_offset);
-    return map;
+    return par_find(glibc, map, buffer) > 0 ? map : NULL;
 }
 
 enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
@@ -318,18 +338,20 @@ enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
         return mw_fail(err, MW_NOMEM, "out of memory");
     const struct mw_mapping_list *regions = &glibc->image->regions;
     const struct mw_mapping *found = NULL;
-    mw_addr torn = 0;
+    struct second_best second = {0};
     for (int pass = 0; pass < 2 && !found; pass++) {
         uint64_t budget = SCAN_MAX_IN_ALL;
         for (size_t i = 0; i < regions->count && !found; i++) {
             const struct mw_mapping *map = &regions->items[i];
             if (region_may_hold_arena(map) && name_is_libc(map->name) == (pass == 0) &&
-                scan_region(glibc, map, buffer, &budget, &torn))
+                scan_region(glibc, map, buffer, &budget, &second))
                 found = map;
         }
         if (!found) /* before the ring of a thread arena that a tear made to close */
-            found = torn_take(glibc, torn, buffer);
+            found = torn_take(glibc, second.torn, buffer);
     }
+    if (!found)
+        found = empty_take(glibc, &second, buffer);
     if (found)
         par_find(glibc, found, buffer);
     free(buffer);
