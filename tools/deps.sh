@@ -18,7 +18,7 @@ packages_of() {
     bench) packages_of build && echo python3 ;;
     fuzz) packages_of build && echo clang libclang-rt-14-dev ;;
     test) packages_of build && echo clang libclang-rt-14-dev libcmocka-dev python3 gdb zstd procps \
-            libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 musl-tools \
+        libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 \
         util-linux git man-db musl-tools binutils ;;
     # Programs that tests/real explains. Each is optional: without it its test is skipped by name.
     real) echo postgresql redis-server nginx-light nodejs openjdk-17-jdk-headless icinga2-bin \
