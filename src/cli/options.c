@@ -230,7 +230,8 @@ static const char *closest_command(const char *word)
     const char *closest = NULL;
     unsigned least = DISTANCE_MAX + 1;
     for (size_t i = 0; mw_commands[i]; i++) {
-        unsigned distance = mw_commands[i]->name ? word_distance(word, mw_commands[i]->name) : least;
+        unsigned distance =
+            mw_commands[i]->name ? word_distance(word, mw_commands[i]->name) : least;
         if (distance < least && distance < strlen(word)) {
             least = distance;
             closest = mw_commands[i]->name;

@@ -36,8 +36,8 @@ void mw_beside_peak(struct mw_scope *scope)
     uint64_t peak = peak_bytes(scope, &name);
     uint64_t rss = scope->figures.total_bytes;
     uint64_t needed = mw_less(rss, mw_kept_bytes(scope));
-    if (!in_use_is_known(scope) || !scope->figures.has_rss || !mw_known(peak) || peak < mw_sum(needed, needed / 4) ||
-        mw_less(peak, needed) < 16 * MW_MIB)
+    if (!in_use_is_known(scope) || !scope->figures.has_rss || !mw_known(peak) ||
+        peak < mw_sum(needed, needed / 4) || mw_less(peak, needed) < 16 * MW_MIB)
         return;
     mw_text_set(scope, &scope->verdicts->peak,
                 "%s %s, %s above what is in use: whatever ran then needs it again; %s", name,

@@ -721,50 +721,6 @@ static void test_fields_are_defined(void **state)
     }
 }
 
-static void test_heap_sums(void **state)
-{
-    (void)state;
-    struct mw_analysis analysis;
-    fixture_icinga(&analysis);
-    json_t *document = emit_json(mw_report_heap_json, &analysis);
-    json_t *arena;
-    size_t index;
-    json_int_t free_bytes = 0;
-    json_array_foreach(find(document, "allocators.0.arena_list"), index, arena) free_bytes +=
-        json_integer_value(find(arena, "free_bytes"));
-    assert_true(free_bytes == json_integer_value(find(document, "allocators.0.free_bytes")));
-    assert_int_equal(json_integer_value(find(document, "sizes.2.size_bytes")), 4112);
-    json_decref(document);
-    fixture_release(&analysis);
-}
-
-/* Two allocators of one kind: their histograms become one. */
-static void test_heap_sizes_merge(void **state)
-{
-    (void)state;
-    static struct mw_size_row more[] = {{48, 5, 7}, {96, 1, 2}, {2097168, 3, 0}};
-    struct mw_analysis analysis;
-    fixture_icinga(&analysis);
-    analysis.allocators[1] = (struct mw_allocator){.kind = "glibc", .walked = true};
-    analysis.allocators[1].sizes = more;
-    analysis.allocators[1].size_count = COUNT_OF(more);
-    analysis.allocator_count = 2;
-    json_t *document = emit_json(mw_report_heap_json, &analysis);
-    json_t *size;
-    size_t index;
-    json_int_t last = 0;
-    json_array_foreach(find(document, "sizes"), index, size)
-    {
-        assert_true(json_integer_value(find(size, "size_bytes")) > last);
-        last = json_integer_value(find(size, "size_bytes"));
-    }
-    assert_int_equal(index, 6);
-    assert_int_equal(json_integer_value(find(document, "sizes.2.in_use_count")), 700001 + 1);
-    json_decref(document);
-    analysis.allocator_count = 1;
-    fixture_release(&analysis);
-}
-
 static size_t count_of(const char *text, const char *word)
 {
     size_t count = 0;
@@ -822,8 +778,6 @@ int main(void)
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_absurd_sizes),
         cmocka_unit_test(test_fields_are_defined),
-        cmocka_unit_test(test_heap_sums),
-        cmocka_unit_test(test_heap_sizes_merge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
