@@ -64,7 +64,7 @@ const struct mw_command mw_command_doctor = {
         "process_vm_readv, ptrace, pagemap, the cgroup. For each it says whether it works, what\n"
         "denies it (Yama, seccomp, a security module, a user namespace, a missing capability,\n"
         "another user, another tracer), and the ways out: on a plain machine, in Docker, in\n"
-        "Kubernetes. Nothing is paused.",
+        "Kubernetes. PID is attached to for a moment, and not stopped.",
     .examples = "memwhy doctor\twhat is permitted here in general\n"
                 "memwhy doctor 4121\tand on this process\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(CGROUP_ROOT),

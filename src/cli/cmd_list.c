@@ -31,7 +31,7 @@ static enum mw_exit run(struct mw_cli *cli)
 const struct mw_command mw_command_list = {
     .name = NULL,
     .arguments = "",
-    .summary = "the processes that may be looked at",
+    .summary = "the processes there are, by RSS, the largest first",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX),
     .run = run,
 };

@@ -95,7 +95,7 @@ static void help_all(struct mw_text *text)
                     "growing,\nmerely kept, or needed, and what gives it back, in bytes.\n");
     put_heading(text, "Usage");
     put_lines(text,
-              "  memwhy                     the processes that may be looked at\n"
+              "  memwhy                     the processes there are, by RSS, the largest first\n"
               "  memwhy [COMMAND] TARGET    TARGET: a PID, a core file, an smaps text, or -\n"
               "  memwhy help COMMAND        more on a command: options and examples\n"
               "  memwhy help fields         every figure that is printed: unit, definition\n");
@@ -112,10 +112,8 @@ static void help_all(struct mw_text *text)
     put_heading(text, "What it does to a process");
     put_lines(
         text,
-        "  Mappings are read without pausing it. A heap is read while it is held still, at most "
-        "for\n"
-        "  as long as --max-pause says at a time; the report says how often and how long. "
-        "Nothing\n"
+        "  Mappings are read without pausing it. A heap is read while it is held still, about as\n"
+        "  long as --max-pause says at a time; the report says how often and how long. Nothing\n"
         "  runs in it but malloc_trim, and that only with `trim --apply`. Killed at any moment,\n"
         "  memwhy leaves it running and untraced.\n");
     put_exit_codes(text);

@@ -28,8 +28,8 @@ static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
     [MW_OPTION_APPLY] = {"apply", NULL, "run malloc_trim(0) in the target, then compare", 0},
     [MW_OPTION_COUNT_MAX] = {"count", "N", "show the N largest (default 20; 0: all)", 'n'},
     [MW_OPTION_MAX_PAUSE] = {"max-pause", "DURATION",
-                             "hold a live target still for at most this long at a time, like 20ms "
-                             "(default 100ms)",
+                             "hold a live target still for about this long at a time, like 20ms "
+                             "(default 100ms); one arena is read under one stop, however large",
                              0},
     [MW_OPTION_FAIL_IF] = {"fail-if", "EXPRESSION",
                            "exit with 1 when it holds, like 'leaked>0' or 'kept>500MiB'; may be "

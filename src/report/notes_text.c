@@ -10,20 +10,10 @@ enum { NOTES_MAX = 4, NOTE_BYTES = 320, SKEW_SHARE = 100 };
 
 /* By gravity. */
 static const char *const noted_kinds[] = {
-    "pause-expired",
-    "core-truncated",
-    "smaps-truncated",
-    "heap-damaged",
-    "arena-not-reconciled",
-    "mmapped-not-reconciled",
-    "arena-ring-torn",
-    "main-heap-broken",
-    "mp-not-found",
-    "scan-cut-short",
-    "pages-unknown",
-    "account-skew",
-    "core-pages-missing",
-    "several-stops",
+    "pause-expired",        "core-truncated",         "smaps-truncated", "heap-damaged",
+    "arena-not-reconciled", "mmapped-not-reconciled", "arena-ring-torn", "main-heap-broken",
+    "mp-not-found",         "scan-cut-short",         "pages-unknown",   "account-skew",
+    "core-pages-missing",   "several-stops",
 };
 
 /* A difference of less than 1 % changes no answer. */

@@ -170,8 +170,8 @@ static bool is_said_elsewhere(const struct mw_baseline *before, size_t index)
             continue;
         uint64_t our_gain = ours->has_gain ? ours->gain_high_bytes : 0;
         uint64_t other_gain = other->has_gain ? other->gain_high_bytes : 0;
-        bool is_better = other->has_gain != ours->has_gain ? other->has_gain
-                                                           : other_gain > our_gain;
+        bool is_better =
+            other->has_gain != ours->has_gain ? other->has_gain : other_gain > our_gain;
         bool is_equal = other->has_gain == ours->has_gain && other_gain == our_gain;
         if (is_better || (is_equal && i < index))
             return true;

@@ -115,8 +115,7 @@ static void round_groups(struct mw_unit unit, const uint64_t bytes[WHERE_COUNT],
         rest[best] = -1;
     }
     for (size_t i = 0; i < WHERE_COUNT; i++)
-        printed_out[i] =
-            whole_of((double)steps[i] * (double)unit.bytes / (double)per_unit + 0.5);
+        printed_out[i] = whole_of((double)steps[i] * (double)unit.bytes / (double)per_unit + 0.5);
 }
 
 static void note_bytes(char note[48], struct mw_unit unit, uint64_t bytes, const char *word)

@@ -26,7 +26,7 @@ enum { WALK_TRIES = 24, UNRECONCILED_TRIES = 3, SLEEP_NS_MAX = 16000000, VISITOR
 /* One size of block that holds this share of what is in use is asked about: leak or cache? */
 enum { SUSPECT_PERCENT = 30 };
 
-/* A report beside this share of RSS in an allocator that was not walked is partial. */
+/* An answer about the heap is partial when an allocator that was not walked holds this share. */
 enum { UNREAD_PERCENT = 5 };
 static const uint64_t SUSPECT_BYTES_MIN = (uint64_t)1 << 20;
 static const uint64_t SUSPECT_SEARCH_BYTES_MAX = (uint64_t)8 << 30;
