@@ -30,34 +30,6 @@ const char *mw_basis_name(enum mw_basis basis)
     return names[basis];
 }
 
-/* What a target is before anything is known of it; rules look at it when there is no image. */
-static void process_init_unknown(struct mw_process *process)
-{
-    *process = (struct mw_process){
-        .thread_count = MW_UNKNOWN,
-        .cpus_online = MW_UNKNOWN,
-        .cpus_allowed = MW_UNKNOWN,
-        .uptime_seconds = -1,
-        .vm_size = MW_UNKNOWN,
-        .vm_peak = MW_UNKNOWN,
-        .vm_rss = MW_UNKNOWN,
-        .vm_hwm = MW_UNKNOWN,
-        .rss_anon = MW_UNKNOWN,
-        .rss_file = MW_UNKNOWN,
-        .rss_shmem = MW_UNKNOWN,
-        .vm_swap = MW_UNKNOWN,
-        .vm_lck = MW_UNKNOWN,
-        .vm_pin = MW_UNKNOWN,
-        .vm_pte = MW_UNKNOWN,
-        .vm_data = MW_UNKNOWN,
-        .hugetlb = MW_UNKNOWN,
-        .seccomp = -1,
-        .limit_stack = MW_UNKNOWN,
-        .limit_as = MW_UNKNOWN,
-        .max_map_count = MW_UNKNOWN,
-    };
-}
-
 static bool is_unknown(const struct mw_verdict *verdict)
 {
     return strcmp(verdict->id, "unknown") == 0;
@@ -131,8 +103,8 @@ enum mw_status mw_verdicts_evaluate(const struct mw_evidence *evidence,
                                     struct mw_verdicts *verdicts_out, struct mw_error *err)
 {
     assert(evidence && verdicts_out);
-    struct mw_process nobody;
-    process_init_unknown(&nobody);
+    struct mw_process nobody; /* rules look at it when there is no image */
+    mw_process_init(&nobody);
     struct mw_verdicts verdicts = {0};
     struct mw_scope scope = {
         .evidence = evidence,
