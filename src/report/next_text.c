@@ -103,8 +103,11 @@ static void put_next(struct next_lines *lines, const char *command, const char *
 
 const struct mw_allocator *mw_screen_walked(const struct mw_analysis *analysis)
 {
+    const struct mw_account *account = &analysis->account;
+    const struct mw_account_row *unread = &account->rows[MW_CATEGORY_MALLOC_UNSPLIT];
+    uint64_t unread_bytes = account->has_rss ? unread->rss_bytes : unread->size_bytes;
     for (size_t i = 0; i < analysis->allocator_count; i++)
-        if (analysis->allocators[i].walked)
+        if (analysis->allocators[i].walked && analysis->allocators[i].system_bytes > unread_bytes)
             return &analysis->allocators[i];
     return NULL;
 }

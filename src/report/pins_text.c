@@ -83,8 +83,10 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
     }
     mw_text_newline(&text);
     mw_screen_partial(&text, analysis);
-    if (pins == 0 && analysis->heap_was_read) {
-        mw_text_put(&text, MW_STYLE_PLAIN, "no live block keeps free memory at the end of a heap");
+    if (pins == 0 && !analysis->is_partial) {
+        mw_text_put(&text, MW_STYLE_PLAIN,
+                    analysis->heap_was_read ? "no live block keeps free memory at the end of a heap"
+                                            : "no allocator that memwhy knows is in this target");
         mw_text_newline(&text);
     }
     if (pins > 0) {

@@ -47,7 +47,8 @@ void mw_screen_next_of_stdin(struct mw_text *text, const char *target);
 /* NEXT of a screen about a heap that was not read: what the mappings alone say. */
 void mw_screen_next_without_heap(struct mw_text *text, const char *target);
 
-/* The first allocator whose heap was walked; NULL when there is none. */
+/* The first allocator whose heap was walked; NULL when there is none, or when most of malloc's
+ * memory is in another one that was not: commands about the heap are no use there. */
 const struct mw_allocator *mw_screen_walked(const struct mw_analysis *analysis);
 
 /* The part of a screen that says why a part is missing and how to get it; nothing when whole. */

@@ -471,6 +471,11 @@ def other_allocators(tap):
                          if not one["walked"]]
                 tap.equal(kinds, [re.sub(r"^lib(\w+?)(_minimal)?\.so.*", r"\1", library)],
                           f"{library}: is named")
+                for command in ("report", "heap", "pins"):
+                    screen = memwhy(command, pid).out
+                    tap.ok("no live block" not in screen and not re.search(
+                        "memwhy (pins|trim|heap) ", screen.split("NEXT", 1)[1]),
+                        f"{library}: {command} says nothing of what was not read", screen)
                 done = memwhy(pid, "--fail-if", "leaked>0", "--fail-if", "trimmable>0")
                 tap.equal(done.code, 4, f"{library}: what was not looked into decides no gate")
         tap.guard(library, one)
