@@ -85,9 +85,8 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
     mw_screen_partial(&text, analysis);
     if (pins == 0 && !analysis->is_partial) {
         mw_text_put(&text, MW_STYLE_PLAIN,
-                    analysis->heap_was_read
-                        ? "no live block keeps free memory at the end of a heap"
-                        : "no allocator that memwhy knows is in this target");
+                    analysis->heap_was_read ? "no live block keeps free memory at the end of a heap"
+                                            : "no allocator that memwhy knows is in this target");
         mw_text_newline(&text);
     }
     if (pins > 0) {
