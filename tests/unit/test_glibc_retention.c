@@ -1,5 +1,5 @@
 /* tests/unit/test_glibc_retention.c: what malloc keeps and why, against figures worked out by hand:
- * pins, trimmed ranges, fragments, contents of free blocks; and what may be asked of a walk. */
+ * pins, trimmed ranges, fragments, contents of free blocks; and what a caller may ask of a walk. */
 #include "heap_check.h"
 
 #include "heap/glibc/glibc.h"
