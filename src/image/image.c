@@ -110,6 +110,7 @@ void mw_image_close(struct mw_image *image)
         mw_image_resume(image);
     if (image->ops && image->ops->close)
         image->ops->close(image);
+    mw_image_forget_file(image);
     mw_mapping_list_deinit(&image->regions);
     mw_process_deinit(&image->process);
     free(image->threads);

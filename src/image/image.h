@@ -117,6 +117,13 @@ struct mw_image {
 
     mw_addr entry, phdr, base, at_random, vdso; /* auxv; 0 unknown */
 
+    struct { /* the file that mw_image_read_mapped() read last */
+        bool is_set;
+        int fd; /* -1: could not be opened */
+        uint64_t inode;
+        uint32_t dev_major, dev_minor;
+    } file;
+
     struct mw_error cannot_read; /* why MW_CAN_READ is missing, with the hint that helps */
     struct mw_findings findings; /* what the source itself lacks: truncated, missing pages */
 };
@@ -136,6 +143,13 @@ size_t mw_image_read_some(struct mw_image *image, mw_addr address, void *buffer,
 /* The same, but a page that is neither in memory nor in swap gives zeros instead of being read, so
  * that the target's page table stays as it is. For places where nothing is expected there. */
 size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buffer, size_t length);
+
+/* Copy exactly length bytes of mapped files (symbol tables, constants): pages that the target has
+ * not touched come from the file, so that none is mapped in it for our sake. MW_FAULT. Meant for
+ * small reads: one question about residency a page. */
+enum mw_status mw_image_read_mapped(struct mw_image *image, mw_addr address, void *buffer,
+                                    size_t length) MW_MUST_CHECK;
+void mw_image_forget_file(struct mw_image *image); /* close the one kept open for it */
 
 /* Flags of page_count pages from start (page-aligned). MW_UNSUPPORTED without MW_CAN_PAGES,
  * MW_INVALID for a range that is not of whole pages. */

@@ -80,7 +80,7 @@ enum mw_status mw_dynsym_open(struct mw_image *image, mw_addr base, struct mw_dy
 
 static enum mw_status word_read(const struct mw_dynsym *dynsym, mw_addr at, uint32_t *word_out)
 {
-    return mw_image_read(dynsym->elf.image, at, word_out, sizeof *word_out);
+    return mw_image_read_mapped(dynsym->elf.image, at, word_out, sizeof *word_out);
 }
 
 static struct mw_symbol symbol_of(const struct mw_dynsym *dynsym, const Elf64_Sym *raw)
@@ -119,12 +119,13 @@ static bool symbol_matches(const struct mw_dynsym *dynsym, uint64_t index, const
     char name[NAME_MAX_BYTES];
     size_t length = strlen(wanted) + 1;
     if (length > sizeof name ||
-        mw_image_read(dynsym->elf.image, dynsym->symbols + index * sizeof raw, &raw, sizeof raw) !=
-            MW_OK)
+        mw_image_read_mapped(dynsym->elf.image, dynsym->symbols + index * sizeof raw, &raw,
+                             sizeof raw) != MW_OK)
         return false;
     if (!symbol_is_defined(&raw) ||
         (dynsym->string_bytes != 0 && raw.st_name >= dynsym->string_bytes) ||
-        mw_image_read(dynsym->elf.image, dynsym->strings + raw.st_name, name, length) != MW_OK ||
+        mw_image_read_mapped(dynsym->elf.image, dynsym->strings + raw.st_name, name, length) !=
+            MW_OK ||
         memcmp(name, wanted, length) != 0)
         return false;
     *symbol_out = symbol_of(dynsym, &raw);
@@ -141,7 +142,8 @@ struct gnu_table {
 static enum mw_status gnu_table_read(const struct mw_dynsym *dynsym, struct gnu_table *table)
 {
     uint32_t head[4];
-    enum mw_status status = mw_image_read(dynsym->elf.image, dynsym->gnu_hash, head, sizeof head);
+    enum mw_status status =
+        mw_image_read_mapped(dynsym->elf.image, dynsym->gnu_hash, head, sizeof head);
     if (status != MW_OK)
         return status;
     if (head[0] == 0 || head[0] > MW_LIMIT_ELF_SYMBOLS || head[2] == 0 ||
@@ -171,7 +173,7 @@ static bool gnu_bloom_allows(const struct mw_dynsym *dynsym, const struct gnu_ta
 {
     uint64_t word;
     uint64_t at = hash / 64 & (table->bloom_size - 1);
-    if (mw_image_read_u64(dynsym->elf.image, table->bloom + at * 8, &word) != MW_OK)
+    if (mw_image_read_mapped(dynsym->elf.image, table->bloom + at * 8, &word, sizeof word) != MW_OK)
         return true;
     return word >> (hash & 63) & word >> (hash >> table->bloom_shift & 63) & 1;
 }
@@ -249,7 +251,7 @@ static enum mw_status sysv_find(const struct mw_dynsym *dynsym, const char *name
                                 struct mw_symbol *symbol_out)
 {
     uint32_t head[2], index;
-    if (mw_image_read(dynsym->elf.image, dynsym->sysv_hash, head, sizeof head) != MW_OK)
+    if (mw_image_read_mapped(dynsym->elf.image, dynsym->sysv_hash, head, sizeof head) != MW_OK)
         return MW_FAULT;
     if (head[0] == 0 || head[0] > MW_LIMIT_ELF_SYMBOLS || head[1] > MW_LIMIT_ELF_SYMBOLS)
         return MW_CORRUPT;
@@ -298,8 +300,8 @@ enum mw_status mw_dynsym_each(const struct mw_dynsym *dynsym, mw_dynsym_visit *v
     for (uint64_t at = 0; at < count;) {
         Elf64_Sym batch[SYMBOL_BATCH];
         uint64_t size = count - at < SYMBOL_BATCH ? count - at : SYMBOL_BATCH;
-        if (mw_image_read(dynsym->elf.image, dynsym->symbols + at * sizeof *batch, batch,
-                          size * sizeof *batch) != MW_OK)
+        if (mw_image_read_mapped(dynsym->elf.image, dynsym->symbols + at * sizeof *batch, batch,
+                                 size * sizeof *batch) != MW_OK)
             return MW_FAULT;
         for (uint64_t i = 0; i < size; i++) {
             char name[NAME_MAX_BYTES];

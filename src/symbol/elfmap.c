@@ -16,7 +16,7 @@ static bool add_overflows(mw_addr a, uint64_t b, mw_addr *sum_out)
 
 static enum mw_status header_read(struct mw_image *image, mw_addr base, Elf64_Ehdr *header)
 {
-    if (mw_image_read(image, base, header, sizeof *header) != MW_OK)
+    if (mw_image_read_mapped(image, base, header, sizeof *header) != MW_OK)
         return MW_FAULT;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != ELFCLASS64 ||
         header->e_ident[EI_DATA] != ELFDATA2LSB)
@@ -37,7 +37,7 @@ static enum mw_status phdrs_read(struct mw_image *image, mw_addr base, Elf64_Phd
     if (add_overflows(base, header->e_phoff, &at))
         return MW_CORRUPT;
     *count_out = header->e_phnum;
-    return mw_image_read(image, at, phdrs, header->e_phnum * sizeof *phdrs);
+    return mw_image_read_mapped(image, at, phdrs, header->e_phnum * sizeof *phdrs);
 }
 
 /* A segment's range in the target; false when it wraps. */
@@ -134,7 +134,7 @@ enum mw_status mw_elf_map_notes(const struct mw_elf_map *map, mw_elf_note_visit 
         if (phdrs[i].p_type != PT_NOTE || phdrs[i].p_memsz > sizeof bytes ||
             !segment_range(map, &phdrs[i], &start, &end))
             continue;
-        if (mw_image_read(map->image, start, bytes, end - start) == MW_OK)
+        if (mw_image_read_mapped(map->image, start, bytes, end - start) == MW_OK)
             goes_on = notes_walk(bytes, end - start, visit, user);
     }
     return status;
