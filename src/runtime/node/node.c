@@ -114,23 +114,35 @@ static const struct mw_mapping *node_find(const struct mw_image *image)
 }
 
 /* The version, from node::per_process::metadata, which Node exports: it begins with the std::string
- * versions.node (pointer, length, …). Left empty when the symbol is not there. */
-static void version_read(struct mw_image *image, const struct mw_mapping *program, char version[64])
+ * versions.node (pointer, length, …). False when it is not in this module. */
+static bool version_of_module(struct mw_image *image, const struct mw_mapping *module,
+                              char version[64])
 {
     struct mw_dynsym dynsym;
     struct mw_symbol symbol;
     uint64_t string[2];
-    mw_addr base = mw_elf_base_of(image, program->start);
-    if (!(image->can & MW_CAN_READ) || base == 0 || mw_dynsym_open(image, base, &dynsym) != MW_OK ||
-        mw_dynsym_find(&dynsym, "_ZN4node11per_process8metadataE", &symbol) != MW_OK ||
-        mw_image_read(image, symbol.address, string, sizeof string) != MW_OK)
-        return;
     char text[32] = {0};
-    if (string[1] == 0 || string[1] >= sizeof text ||
-        mw_image_read(image, string[0], text, string[1]) != MW_OK)
+    mw_addr base = mw_elf_base_of(image, module->start);
+    if (base == 0 || mw_dynsym_open(image, base, &dynsym) != MW_OK ||
+        mw_dynsym_find(&dynsym, "_ZN4node11per_process8metadataE", &symbol) != MW_OK ||
+        mw_image_read(image, symbol.address, string, sizeof string) != MW_OK || string[1] == 0 ||
+        string[1] >= sizeof text || mw_image_read(image, string[0], text, string[1]) != MW_OK ||
+        strspn(text, "0123456789.") != string[1])
+        return false;
+    memcpy(version, text, string[1] + 1);
+    return true;
+}
+
+/* In the program, or in libnode.so, which Debian's program is linked against. */
+static void version_read(struct mw_image *image, const struct mw_mapping *program, char version[64])
+{
+    if (!(image->can & MW_CAN_READ) || version_of_module(image, program, version))
         return;
-    if (strspn(text, "0123456789.") == string[1])
-        memcpy(version, text, string[1] + 1);
+    for (size_t i = 0; i < image->regions.count; i++)
+        if (strstr(image->regions.items[i].name, "/libnode.so")) {
+            (void)version_of_module(image, &image->regions.items[i], version);
+            return;
+        }
 }
 
 static enum mw_status node_probe(struct mw_image *image, struct mw_claims *claims,
