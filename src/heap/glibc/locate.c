@@ -35,13 +35,20 @@ static uint64_t word_at(const uint8_t *bytes)
     return word;
 }
 
+/* A word where a candidate points: anywhere. What is not in memory is no arena, and is not read. */
+static bool word_read(struct mw_glibc *glibc, mw_addr address, uint64_t *word_out)
+{
+    return mw_image_read_present(glibc->image, address, word_out, sizeof *word_out) ==
+           sizeof *word_out;
+}
+
 uint16_t mw_glibc_heap_info_size(struct mw_glibc *glibc, mw_addr arena)
 {
     static const uint16_t sizes[] = {32, 48};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint64_t ar_ptr;
-        if ((arena & 0xfffff) == sizes[i] &&
-            mw_image_read_u64(glibc->image, arena - sizes[i], &ar_ptr) == MW_OK && ar_ptr == arena)
+        if ((arena & 0xfffff) == sizes[i] && word_read(glibc, arena - sizes[i], &ar_ptr) &&
+            ar_ptr == arena)
             return sizes[i];
     }
     return 0;
@@ -55,7 +62,7 @@ static mw_addr chain_end(struct mw_glibc *glibc, mw_addr arena, uint16_t bins_of
     while (glibc->links_tried++ < LINKS_MAX && !mw_glibc_cycle_step(&cycle, arena)) {
         if (mw_glibc_heap_info_size(glibc, arena) == 0)
             return arena;
-        if (mw_image_read_u64(glibc->image, arena + bins_offset + NEXT_AFTER_BINS, &arena) != MW_OK)
+        if (!word_read(glibc, arena + bins_offset + NEXT_AFTER_BINS, &arena))
             return 0;
     }
     return 0;
@@ -77,9 +84,9 @@ static bool bins_are_plausible(struct mw_glibc *glibc, const uint8_t *bytes, mw_
             continue;
         if (glibc->links_tried++ >= LINKS_MAX)
             return false;
-        if (mw_image_read_u64(glibc->image, fd + 24, &back) != MW_OK || back != bin)
+        if (!word_read(glibc, fd + 24, &back) || back != bin)
             return false;
-        if (mw_image_read_u64(glibc->image, bk + 16, &back) != MW_OK || back != bin)
+        if (!word_read(glibc, bk + 16, &back) || back != bin)
             return false;
     }
     return true;
@@ -181,7 +188,7 @@ static bool scan_region(struct mw_glibc *glibc, const struct mw_mapping *map, ui
                         uint64_t *budget, struct second_best *second)
 {
     mw_addr end = mw_mapping_size(map) > SCAN_MAX ? map->start + SCAN_MAX : map->end;
-    for (mw_addr at = map->start; at < end && *budget > 0; at += SCAN_STEP) {
+    for (mw_addr at = map->start; at<end && * budget> 0; at += SCAN_STEP) {
         size_t want = SCAN_STEP + NEXT_AFTER_BINS + 8;
         if (want > end - at)
             want = (size_t)(end - at);
@@ -322,8 +329,8 @@ static const struct mw_mapping *torn_take(struct mw_glibc *glibc, mw_addr bins, 
 }
 
 /* malloc was not called yet: zero bins, with mp_ beside them. */
-static const struct mw_mapping *empty_take(struct mw_glibc *glibc,
-                                           const struct second_best *second, uint8_t *buffer)
+static const struct mw_mapping *empty_take(struct mw_glibc *glibc, const struct second_best *second,
+                                           uint8_t *buffer)
 {
     const struct mw_mapping *map = mw_image_region(glibc->image, second->empty);
     if (second->empty == 0 || !map || !arena_take(glibc, second->empty, second->empty_offset))

@@ -226,7 +226,7 @@ enum mw_status mw_obmalloc_find(struct mw_image *image, mw_addr start, mw_addr e
     for (mw_addr at = start & ~(mw_addr)7; at < end && status == MW_OK;) {
         size_t size = end - at < DATA_STEP ? (size_t)(end - at) : DATA_STEP;
         if (is_touched(image, at, size)) {
-            size_t got = mw_image_read_some(image, at, bytes, size);
+            size_t got = mw_image_read_present(image, at, bytes, size);
             status = words_try(image, bytes, got, &best);
         }
         at += size;
