@@ -29,33 +29,6 @@ static char *format(const char *fmt, ...)
     return copy;
 }
 
-static void process_unknown(struct mw_process *process)
-{
-    *process = (struct mw_process){
-        .thread_count = MW_UNKNOWN,
-        .cpus_online = MW_UNKNOWN,
-        .cpus_allowed = MW_UNKNOWN,
-        .uptime_seconds = -1,
-        .vm_size = MW_UNKNOWN,
-        .vm_peak = MW_UNKNOWN,
-        .vm_rss = MW_UNKNOWN,
-        .vm_hwm = MW_UNKNOWN,
-        .rss_anon = MW_UNKNOWN,
-        .rss_file = MW_UNKNOWN,
-        .rss_shmem = MW_UNKNOWN,
-        .vm_swap = MW_UNKNOWN,
-        .vm_lck = MW_UNKNOWN,
-        .vm_pin = MW_UNKNOWN,
-        .vm_pte = MW_UNKNOWN,
-        .vm_data = MW_UNKNOWN,
-        .hugetlb = MW_UNKNOWN,
-        .seccomp = -1,
-        .limit_stack = MW_UNKNOWN,
-        .limit_as = MW_UNKNOWN,
-        .max_map_count = MW_UNKNOWN,
-    };
-}
-
 static void cgroup_unknown(struct mw_cgroup *cgroup)
 {
     memset(cgroup, 0xff, sizeof *cgroup); /* every figure MW_UNKNOWN */
@@ -67,7 +40,7 @@ static void cgroup_unknown(struct mw_cgroup *cgroup)
 static void begin(struct mw_analysis *analysis)
 {
     *analysis = (struct mw_analysis){.taken_at = 1796066274};
-    process_unknown(&analysis->image.process);
+    mw_process_init(&analysis->image.process);
     cgroup_unknown(&analysis->cgroup);
     analysis->image.kind = MW_IMAGE_LIVE;
     analysis->image.arch = MW_ARCH_X86_64;
