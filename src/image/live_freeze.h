@@ -8,9 +8,9 @@
  * the stop or still sleeps in the kernel. What the kernel does on its behalf goes on: a read that
  * was begun may still fill its buffer.
  *
- * A process that makes and ends threads all the time can slip through: one of 300 such stops was
- * seen to miss a thread on a busy machine, the cause is not known. Whoever reads a heap under a
- * stop therefore checks locks and sums (session), and believes nothing because of the stop alone.
+ * A process that makes and ends threads all the time can slip through: about one of 1,000 such
+ * stops was seen to miss a thread, the cause is not known. Whoever reads a heap under a stop
+ * therefore checks locks and sums (session), and believes nothing because of the stop alone.
  *
  * What the program may notice: a call like epoll_wait with a timeout returns EINTR (signal(7) lists
  * them); without a timeout it is restarted. Other sleeps go on with the time that was left. */
