@@ -5,6 +5,7 @@
 #   make build     build/memwhy               make static   build-static/memwhy, one file
 #   make lint      the project's own rules    make bench    timings that also check the answers
 #   make fuzz      FUZZ_SECONDS per target    make install  DESTDIR and PREFIX are honoured
+#   make matrix    every C library and source again, into docs/guide/exactness.md
 #
 # On Debian each command first installs the packages that it lacks (it names them; needs root).
 # NO_DEPS=1 leaves packages alone. WERROR=1 turns compiler warnings into errors.
@@ -16,7 +17,7 @@ TESTS ?=
 werror = $(if $(filter-out 0 false,$(WERROR)),true,false)
 
 .DEFAULT_GOAL := build
-.PHONY: deps build demo test bench fuzz lint static install sources readme clean
+.PHONY: deps build demo test bench fuzz lint static install matrix sources readme clean
 
 deps:
 	@tools/deps.sh build demo test lint bench fuzz static
@@ -32,6 +33,7 @@ demo: build
 
 test:
 	@tools/deps.sh test
+	@tools/deps.sh matrix || echo "test: without them programs of other processors are skipped"
 	@tools/deps.sh real || echo "test: without them some real programs are skipped"
 	@WERROR=$(werror) tests/run $(TESTS)
 
@@ -60,6 +62,12 @@ install: build
 # Rewrites the file lists of src/*/meson.build and tests/*/meson.build from what is on disk.
 sources:
 	@tools/lint_sources.py --write
+
+# MATRIX_ROOTS=DIR: folders of C libraries that are there, built from their tags (tests/live/libcs.py).
+matrix: build
+	@tools/deps.sh test matrix
+	@ninja -C build
+	@tests/live/matrix.py --write docs/guide/exactness.md
 
 # Refills the screen in README.md with what the demo prints now.
 readme: build

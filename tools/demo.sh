@@ -40,8 +40,9 @@ That was the sample, tests/fixtures/sample.c: it leaks, keeps and needs memory i
 To look further, start it again and ask:
 
   build/tests/fixtures/sample 600 &
-  build/memwhy heap \$!      arenas, bins, sizes       build/memwhy pins \$!   what keeps memory
-  build/memwhy trim \$!      what malloc_trim returns  build/memwhy --help    everything else
-  build/memwhy              the processes you may look at, the largest gap first
+  build/memwhy leaks \$!     what is lost, in groups   build/memwhy pins \$!   what keeps memory
+  build/memwhy trim \$!      what malloc_trim returns  build/memwhy heap \$!   arenas, sizes
+  build/memwhy blocks \$! --size 3400 --fields     what the lost blocks have in common: the call
+  build/memwhy --help      everything else
 TXT
 exit "$status"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that a purpose needs, if any are missing.
 #
-#   tools/deps.sh PURPOSE...       purposes: build demo test real static fuzz lint bench
+#   tools/deps.sh PURPOSE...       purposes: build demo test matrix real static fuzz lint bench
 #   tools/deps.sh --list PURPOSE   prints the packages of a purpose, one a line
 #
 # The lists below are the only place that names packages. When all are present it costs a few
@@ -11,15 +11,19 @@ set -eu
 
 packages_of() {
     case $1 in
-    build) echo meson ninja-build gcc libc6-dev pkg-config libzstd-dev libjansson-dev ;;
+    build) echo meson ninja-build gcc libc6-dev pkg-config libzstd-dev libjansson-dev \
+        libdw-dev libelf-dev liblzma-dev libiberty-dev libcapstone-dev ;;
     demo) packages_of build ;;
-    static) packages_of build ;;
+    static) packages_of build && echo zlib1g-dev libbz2-dev ;;
     lint) packages_of build && echo python3 ;;
-    bench) packages_of build && echo python3 ;;
+    bench) packages_of build && echo python3 strace ;;
     fuzz) packages_of build && echo clang libclang-rt-14-dev ;;
-    test) packages_of build && echo clang libclang-rt-14-dev libcmocka-dev python3 gdb zstd procps \
+    test) packages_of static && echo clang libclang-rt-14-dev libcmocka-dev python3 gdb zstd procps \
         libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 \
-        util-linux git man-db musl-tools binutils ;;
+        util-linux git man-db musl-tools binutils xz-utils g++ zlib1g libssl3 libglib2.0-0 \
+        libuv1 ;;
+    # Programs of another processor for tests/live/matrix.py, optional as well.
+    matrix) echo gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
     # Programs that tests/real explains. Each is optional: without it its test is skipped by name.
     real) echo postgresql redis-server nginx-light nodejs openjdk-17-jdk-headless icinga2-bin \
         icinga2-common ;;

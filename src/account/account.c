@@ -162,9 +162,12 @@ static void parts_add_pages(struct builder *b, mw_addr at, size_t count, size_t 
 /* Count resident, swapped and huge bytes of every part by the pages. False: not known. */
 static bool parts_count_pages(struct builder *b, const struct mw_mapping *map)
 {
+    static const uint64_t core_bytes_max = (uint64_t)256 << 30; /* a core claims what it likes */
     uint64_t page_size = b->image->page_size;
     if (!(b->image->can & MW_CAN_PAGES) || page_size == 0 || map->start % page_size != 0 ||
         map->end % page_size != 0)
+        return false;
+    if (b->image->kind != MW_IMAGE_LIVE && map->end - map->start > core_bytes_max)
         return false;
     if (map->vm_flags & (MW_VM_HUGETLB | MW_VM_PFNMAP | MW_VM_IO))
         return false; /* present, and not part of Rss */

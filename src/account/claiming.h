@@ -52,10 +52,6 @@ static inline bool mw_mapping_is_barrier(const struct mw_mapping *map)
     return map->perms == 0 && mw_mapping_is_anonymous(map);
 }
 
-/* Is there a thread control block in the bytes read from address (8-byte aligned)? x86-64, glibc
- * and musl. */
-bool mw_tcb_find(const uint8_t *bytes, size_t size, mw_addr address);
-
 /* names.c: what the kernel's or the program's own name of a mapping says. */
 enum mw_status mw_claiming_names(struct mw_claiming *claiming) MW_MUST_CHECK;
 /* files.c: code, data, .bss, mapped files, shared memory, devices. */

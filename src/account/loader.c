@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/vec.h"
+#include "image/tcb.h"
 #include "symbol/elfmap.h"
 
 #include <elf.h>

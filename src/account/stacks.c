@@ -4,10 +4,11 @@
  *                                             4K to 64K    a few KiB used at the top
  *
  * A stack is proven by a thread whose stack pointer lies in it, or by a thread control block at its
- * top: on x86-64 both glibc (tcbhead_t: tcb at 0, self at 16) and musl (struct pthread: self at 0)
- * keep a pointer to itself there. That also finds stacks which libc caches after a thread's exit.
+ * top (image/tcb.h). That also finds stacks which libc caches after a thread's exit.
  * Without memory to read there is the shape alone: then no more candidates are believed than there
- * are threads, those of the commonest size first.
+ * are threads, those of the commonest size first, and none that is alone and huge: musl's malloc
+ * maps its groups next to a stack, and the kernel melts them into one mapping. So with a stack
+ * pointer far below the end of one the stack ends at its control block, or soon above the pointer.
  *
  * glibc 2.42 on Linux 6.13 puts the guard inside the mapping (MADV_GUARD_INSTALL), neighbouring
  * stacks melt together, and only the pages tell where each begins. Since Linux 6.7 MAP_STACK shows
@@ -18,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/limits.h"
 #include "base/vec.h"
+#include "image/tcb.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,6 +33,7 @@ enum {
     PAGE_BATCH = 4096,
 };
 #define STACK_MAX ((uint64_t)1 << 30)
+#define LONE_MAX ((uint64_t)9 << 20)    /* the usual 8 MiB, a guard, thread-local data */
 #define MARKED_MAX ((uint64_t)16 << 30) /* stacks side by side; a sanitizer's shadow is larger */
 
 enum proof { PROOF_SHAPE, PROOF_TCB, PROOF_REGISTERS };
@@ -78,6 +81,22 @@ static enum mw_status pointers_collect(const struct mw_image *image, mw_addr **p
     return MW_OK;
 }
 
+/* The highest stack pointer in [start, end), which has one. */
+static mw_addr highest_pointer(const mw_addr *pointers, size_t count, mw_addr start, mw_addr end)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pointers[middle] < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    assert(low > 0 && pointers[low - 1] >= start);
+    (void)start;
+    return pointers[low - 1];
+}
+
 static bool holds_pointer(const mw_addr *pointers, size_t count, mw_addr start, mw_addr end)
 {
     size_t low = 0, high = count;
@@ -97,23 +116,6 @@ static bool tcb_is_readable(const struct mw_image *image)
     return (image->can & MW_CAN_READ) && image->arch == MW_ARCH_X86_64;
 }
 
-bool mw_tcb_find(const uint8_t *bytes, size_t size, mw_addr address)
-{
-    for (size_t at = 0; at + 32 <= size; at += 8) { /* musl aligns it to 8 */
-        uint64_t words[4];
-        memcpy(words, bytes + at, sizeof words);
-        if (words[0] != address + at)
-            continue;
-        bool is_glibc = words[2] == words[0];
-        /* musl: self, dtv, prev, next: the list of threads closes on itself */
-        bool is_musl = words[2] != 0 && words[3] != 0 && words[2] % 8 == 0 && words[3] % 8 == 0 &&
-                       words[1] != 0;
-        if (is_glibc || is_musl)
-            return true;
-    }
-    return false;
-}
-
 static bool has_tcb(struct mw_image *image, mw_addr start, mw_addr end)
 {
     static const size_t window = TCB_WINDOW;
@@ -121,7 +123,7 @@ static bool has_tcb(struct mw_image *image, mw_addr start, mw_addr end)
     size_t size = end - start < window ? (size_t)(end - start) : window;
     if (mw_image_read_present(image, end - size, bytes, size) < size)
         return false;
-    return mw_tcb_find(bytes, size, end - size);
+    return mw_tcb_find(bytes, size, end - size) != 0;
 }
 
 /* ---- candidates ---- */
@@ -132,6 +134,16 @@ struct search {
     size_t pointer_count;
     struct candidates found;
 };
+
+/* Where a stack with a thread on it ends. Above the pointer lies what is in use of it. */
+static mw_addr used_end(struct search *search, mw_addr stack, mw_addr end)
+{
+    mw_addr pointer = highest_pointer(search->pointers, search->pointer_count, stack, end);
+    if (end - pointer <= LONE_MAX ||
+        (tcb_is_readable(search->claiming->image) && has_tcb(search->claiming->image, stack, end)))
+        return end;
+    return (pointer / STACK_ROUND + 1) * STACK_ROUND; /* below end, which is far away */
+}
 
 static enum mw_status candidate_add(struct search *search, size_t map, mw_addr start, mw_addr end,
                                     bool is_shaped)
@@ -146,12 +158,14 @@ static enum mw_status candidate_add(struct search *search, size_t map, mw_addr s
         .is_marked = (mapping->vm_flags & MW_VM_NOHUGEPAGE) != 0,
     };
     mw_addr stack = start > mapping->start ? start : mapping->start;
-    if (holds_pointer(search->pointers, search->pointer_count, stack, end))
+    if (holds_pointer(search->pointers, search->pointer_count, stack, end)) {
         candidate.proof = PROOF_REGISTERS;
-    else if (tcb_is_readable(image) && has_tcb(image, stack, end))
+        candidate.end = used_end(search, stack, end);
+    } else if (tcb_is_readable(image) && has_tcb(image, stack, end)) {
         candidate.proof = PROOF_TCB;
-    else if (!is_shaped || tcb_is_readable(image))
+    } else if (!is_shaped || tcb_is_readable(image)) {
         return MW_OK; /* what could be proven and is not is no stack of libc's */
+    }
     return mw_vec_push(&search->found, MW_LIMIT_THREADS, candidate);
 }
 
@@ -270,6 +284,8 @@ static void candidates_rank(struct candidates *found)
 static bool shape_is_typical(const struct mw_claiming *claiming, const struct candidate *candidate)
 {
     const struct mw_mapping *map = &claiming->maps[candidate->map];
+    if (candidate->alike == 1 && candidate_size(candidate) > LONE_MAX)
+        return false;
     return candidate->alike > 1 || candidate_size(candidate) % STACK_ROUND == 0 ||
            mw_mapping_size(map) % STACK_ROUND == 0;
 }

@@ -2,11 +2,11 @@
 #include "base/context.h"
 
 #include "base/clock.h"
+#include "base/workers.h"
 
 #include <sched.h>
 #include <stddef.h>
 
-enum { WORKERS_MAX = 8 };
 static const uint64_t PROGRESS_STEP_NS = 100000000u;
 
 void mw_context_init(struct mw_context *context)
@@ -15,7 +15,8 @@ void mw_context_init(struct mw_context *context)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) {
         int count = CPU_COUNT(&allowed);
-        context->workers = (unsigned)(count < 1 ? 1 : count > WORKERS_MAX ? WORKERS_MAX : count);
+        context->workers = count > 0 ? (unsigned)count : 1;
+        context->workers = mw_workers_allowed(context);
     }
 }
 

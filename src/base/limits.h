@@ -16,6 +16,15 @@
 #define MW_LIMIT_ELF_NOTE_BYTES ((size_t)256 << 20)
 #define MW_LIMIT_CORE_BYTES ((uint64_t)1 << 40) /* of an unpacked core */
 #define MW_LIMIT_ELF_SYMBOLS ((size_t)1 << 22)
+#define MW_LIMIT_SYMBOL_NAME_BYTES ((size_t)512 << 20) /* names of one module's symbols */
+/* A program, a library, a debug file; and all its sections unpacked. */
+#define MW_LIMIT_SYMBOL_FILE_BYTES ((uint64_t)4 << 30)
+#define MW_LIMIT_MINI_DEBUG_BYTES ((size_t)64 << 20)    /* .gnu_debugdata, unpacked */
+#define MW_LIMIT_MEMORY_MODULE_BYTES ((size_t)64 << 20) /* one that is in no file */
+#define MW_LIMIT_PERF_MAP_BYTES ((size_t)64 << 20)
+#define MW_LIMIT_FRAMES ((size_t)256)             /* of one stack */
+#define MW_LIMIT_STACK_BYTES ((size_t)256 << 10)  /* copied of one thread's stack */
+#define MW_LIMIT_STACKS_BYTES ((size_t)256 << 20) /* of all threads' */
 #define MW_LIMIT_MODULES ((size_t)1 << 16)
 #define MW_LIMIT_ARENAS ((size_t)1 << 16) /* 8 × 4096 CPUs, doubled */
 #define MW_LIMIT_HEAP_SEGMENTS ((size_t)1 << 20)

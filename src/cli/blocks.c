@@ -10,13 +10,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LEB_BYTES_MAX = 10, GLIBC_HEADER_BYTES = 16 };
+enum { LEB_BYTES_MAX = 10 };
 #define LOG_BYTES_MAX ((size_t)8 << 30)
+
+static void log_begin(void *user)
+{
+    struct mw_block_log *log = user;
+    log->kept_segments = log->segment_count;
+    log->kept_bytes = log->byte_count;
+}
 
 static void log_restart(void *user)
 {
     struct mw_block_log *log = user;
-    log->segment_count = log->byte_count = 0;
+    log->segment_count = log->kept_segments;
+    log->byte_count = log->kept_bytes;
 }
 
 static enum mw_status log_segment(void *user, const struct mw_heap_segment *segment)
@@ -73,6 +81,7 @@ struct mw_heap_visitor mw_block_log_visitor(struct mw_block_log *log)
         .user = log,
         .segment_begin = log_segment,
         .blocks = log_blocks,
+        .begin = log_begin,
         .restart = log_restart,
     };
 }
@@ -93,12 +102,12 @@ static void print_block(struct mw_text *text, const struct mw_block_log_segment 
                         mw_addr chunk, uint64_t size, enum mw_block_state state)
 {
     char line[96];
-    bool is_mmapped = segment->kind == MW_SEGMENT_MMAPPED;
+    bool is_mmapped = mw_segment_is_mmapped(segment->kind);
+    mw_addr start = chunk + mw_block_shape(segment->kind).header_bytes;
     const char *name =
         is_mmapped && state == MW_BLOCK_IN_USE ? "mmapped" : mw_block_state_name(state);
-    int used =
-        snprintf(line, sizeof line, "0x%llx %llu %s ",
-                 (unsigned long long)(chunk + GLIBC_HEADER_BYTES), (unsigned long long)size, name);
+    int used = snprintf(line, sizeof line, "0x%llx %llu %s ", (unsigned long long)start,
+                        (unsigned long long)size, name);
     if (segment->arena == MW_ARENA_NONE)
         snprintf(line + used, sizeof line - (size_t)used, "-");
     else

@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "cli/gate.h"
 #include "report/text.h"
+#include "session/blocks.h"
 #include "session/session.h"
 
 #include <stdbool.h>
@@ -35,9 +36,19 @@ enum mw_option {
     MW_OPTION_PAGES,
     MW_OPTION_APPLY,
     MW_OPTION_COUNT_MAX,
+    MW_OPTION_SIZE,
+    MW_OPTION_FIELDS,
+    MW_OPTION_LIST,
+    MW_OPTION_LIMIT,
+    MW_OPTION_CONTENTS,
     MW_OPTION_MAX_PAUSE,
+    MW_OPTION_FORK,
+    MW_OPTION_SAMPLE_ARENAS,
     MW_OPTION_FAIL_IF,
     MW_OPTION_NO_COLOR,
+    MW_OPTION_SYMBOLS,
+    MW_OPTION_LINES,
+    MW_OPTION_DEBUGINFOD,
     MW_OPTION_CGROUP_ROOT,
     MW_OPTION_HELP,
     MW_OPTION_VERSION,
@@ -58,7 +69,11 @@ struct mw_cli {
     unsigned given; /* options: bit 1 << enum mw_option */
     uint64_t max_pause_ns;
     size_t count_max;
+    uint64_t size_bytes;    /* of blocks; 0: not given */
+    uint64_t limit;         /* blocks to list */
+    uint64_t sample_arenas; /* as in struct mw_heap_options */
     const char *cgroup_root;
+    const char *symbols_dir; /* NULL: none */
     const char *gate_texts[MW_GATES_MAX];
     size_t gate_count;
     struct mw_gate gates[MW_GATES_MAX];
@@ -82,8 +97,9 @@ struct mw_command {
     enum mw_exit (*run)(struct mw_cli *cli);
 };
 
-extern const struct mw_command mw_command_report, mw_command_heap, mw_command_maps, mw_command_pins,
-    mw_command_trim, mw_command_verify, mw_command_doctor, mw_command_list;
+extern const struct mw_command mw_command_report, mw_command_heap, mw_command_blocks,
+    mw_command_maps, mw_command_pins, mw_command_trim, mw_command_leaks, mw_command_refs,
+    mw_command_stacks, mw_command_verify, mw_command_doctor, mw_command_list;
 
 /* All commands in the order of the help, ended by NULL. The list is last and has no name. */
 extern const struct mw_command *const mw_commands[];
@@ -124,6 +140,15 @@ void mw_cli_say(struct mw_cli *cli, const char *fmt, ...) MW_PRINTF(2, 3);
 bool mw_cli_analyse(struct mw_cli *cli, const char *target,
                     const struct mw_analysis_options *options, struct mw_analysis *analysis_out,
                     enum mw_exit *exit_out);
+/* The same with blocks (session/blocks.h). */
+bool mw_cli_analyse_blocks(struct mw_cli *cli, const struct mw_analysis_options *options,
+                           const struct mw_blocks_options *blocks_options,
+                           struct mw_analysis *analysis_out, struct mw_blocks *blocks_out,
+                           enum mw_exit *exit_out);
+/* cmd_group.c: `report` on a target that is a group; and the error of what needs one process. */
+enum mw_exit mw_cli_report_group(struct mw_cli *cli);
+enum mw_exit mw_cli_refuse_group(struct mw_cli *cli, const char *target);
+
 /* Defaults from the command line. */
 struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli);
 /* What an emitter returned, and whether the analysis was whole, as an exit code. Also prints why

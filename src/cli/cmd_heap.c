@@ -29,6 +29,7 @@ static enum mw_exit list_blocks(struct mw_cli *cli)
     options.heap_is_asked = true;
     options.heap.visitors = &visitor;
     options.heap.visitor_count = 1;
+    options.heap.sample_arenas = MW_SAMPLE_ALL;
     if (mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code)) {
         enum mw_status emitted = mw_block_log_print(&log, &analysis, cli->out, &err);
         exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
@@ -46,6 +47,11 @@ static enum mw_exit run(struct mw_cli *cli)
     enum mw_exit exit_code;
     if (mw_cli_has(cli, MW_OPTION_LIST_BLOCKS) && mw_cli_has(cli, MW_OPTION_JSON)) {
         mw_cli_say(cli, "--list-blocks prints lines: it has no JSON form");
+        return MW_EXIT_USAGE;
+    }
+    if (mw_cli_has(cli, MW_OPTION_LIST_BLOCKS) && mw_cli_has(cli, MW_OPTION_SAMPLE_ARENAS) &&
+        cli->sample_arenas != MW_SAMPLE_ALL) {
+        mw_cli_say(cli, "--list-blocks prints every block: no arena can be left out");
         return MW_EXIT_USAGE;
     }
     if (mw_cli_has(cli, MW_OPTION_LIST_BLOCKS))
@@ -71,14 +77,16 @@ const struct mw_command mw_command_heap = {
         "code in the target: totals (in use, free, cached, tops; resident and trimmable), the\n"
         "parameters in force as malloc's own memory has them beside those of the environment, the\n"
         "arenas, and the blocks by chunk size. A chunk is 8 bytes more than what can be used of "
-        "it.",
+        "it\n"
+        "(musl: a slot, 4 bytes more).",
     .examples =
         "memwhy heap 4121\ttotals, parameters, the 20 largest arenas and sizes\n"
         "memwhy heap 4121 --count 0\tall arenas and sizes\n"
         "memwhy heap 4121 --json | jq .sizes\tfor programs\n"
         "memwhy heap 4121 --list-blocks | sort -k2n\tevery block: ADDRESS SIZE STATE ARENA\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX) | MW_OPTION_BIT(LIST_BLOCKS) |
-               MW_OPTION_BIT(MAX_PAUSE),
+               MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(FORK) | MW_OPTION_BIT(SAMPLE_ARENAS) |
+               MW_OPTION_BIT(CGROUP_ROOT),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

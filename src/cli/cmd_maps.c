@@ -42,7 +42,7 @@ const struct mw_command mw_command_maps = {
                 "memwhy maps 4121 --no-heap\twithout reading memory: nothing is paused\n"
                 "memwhy maps - <smaps.txt\tof a text from elsewhere\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(UNKNOWN) | MW_OPTION_BIT(NO_HEAP) |
-               MW_OPTION_BIT(MAX_PAUSE),
+               MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(CGROUP_ROOT) | MW_OPTION_BIT(FORK),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

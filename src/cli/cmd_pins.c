@@ -11,6 +11,7 @@ static enum mw_exit run(struct mw_cli *cli)
     enum mw_exit exit_code;
     options.skip_verdicts = true;
     options.heap_is_asked = true;
+    options.pins_are_asked = true;
     options.heap.classify_content = true;
     if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
@@ -38,7 +39,8 @@ const struct mw_command mw_command_pins = {
         "it and its like went.",
     .examples = "memwhy pins 4121\tthe 20 with the largest gain\n"
                 "memwhy pins 4121 --json | jq '.pins[0]'\tfor programs\n",
-    .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX) | MW_OPTION_BIT(MAX_PAUSE),
+    .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX) | MW_OPTION_BIT(MAX_PAUSE) |
+               MW_OPTION_BIT(CGROUP_ROOT) | MW_OPTION_BIT(FORK),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "report/emit.h"
+#include "session/group.h"
 
 static enum mw_status emit(struct mw_cli *cli, const struct mw_analysis *analysis,
                            struct mw_error *err)
@@ -29,6 +30,16 @@ static void say_hit(struct mw_cli *cli, size_t index, uint64_t actual)
     mw_cli_say(cli, "--fail-if '%s' holds: it is %s", cli->gate_texts[index], figure);
 }
 
+/* What would settle it, where that is an option that was not given. */
+static const char *unknown_reason(const struct mw_gate *gate, const struct mw_analysis *analysis)
+{
+    if (mw_gate_is_of_leaks(gate) && analysis->heap_was_read &&
+        analysis->image.kind == MW_IMAGE_LIVE && !mw_reach_is_exact(&analysis->reach))
+        return "not all pointers were followed at one moment; --fork, or a longer --max-pause, "
+               "does that";
+    return "the figure is not known";
+}
+
 /* A gate that was hit outweighs an answer that is partial; one that cannot be decided makes it so.
  */
 static enum mw_exit check_gates(struct mw_cli *cli, const struct mw_analysis *analysis,
@@ -41,8 +52,8 @@ static enum mw_exit check_gates(struct mw_cli *cli, const struct mw_analysis *an
             say_hit(cli, i, actual);
             exit_code = MW_EXIT_GATE;
         } else if (result == MW_GATE_UNKNOWN) {
-            mw_cli_say(cli, "--fail-if '%s' cannot be decided: the figure is not known",
-                       cli->gate_texts[i]);
+            mw_cli_say(cli, "--fail-if '%s' cannot be decided: %s", cli->gate_texts[i],
+                       unknown_reason(&cli->gates[i], analysis));
             if (exit_code == MW_EXIT_FINE)
                 exit_code = MW_EXIT_PARTIAL;
         }
@@ -57,6 +68,10 @@ static enum mw_exit run(struct mw_cli *cli)
     struct mw_error err = {0};
     enum mw_exit exit_code;
     options.heap.classify_content = true;
+    options.reach = MW_REACH_IF_EXACT;
+    bool needs_process = mw_cli_has(cli, MW_OPTION_MARKDOWN) || cli->gate_count > 0;
+    if (!needs_process && mw_group_is_target(cli->targets[0]))
+        return mw_cli_report_group(cli);
     if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
         return exit_code;
     enum mw_status emitted = emit(cli, &analysis, &err);
@@ -79,16 +94,25 @@ const struct mw_command mw_command_report = {
         "\n"
         "TARGET is a process id, an ELF core (.zst too), a text like /proc/PID/smaps, or - for "
         "one\n"
-        "of these on standard input. `report` itself may be left out.",
+        "of these on standard input. `report` itself may be left out.\n"
+        "\n"
+        "cgroup:PATH or the id of a container (its first 12 digits or more) means all its "
+        "processes:\n"
+        "the account of the cgroup, the processes by PSS, how the two fit, then the report of the\n"
+        "process with the most. PATH is one below the root of the hierarchy, below "
+        "/sys/fs/cgroup, or\n"
+        "relative to memwhy's own cgroup.",
     .examples =
         "memwhy 4121\tthe screen\n"
         "memwhy 4121 --json >before.json\tkeep it, for memwhy verify\n"
         "memwhy core.4121.zst\ta core, without unpacking it\n"
         "ssh host cat /proc/4121/smaps | memwhy -\tmappings only, from elsewhere\n"
+        "memwhy cgroup:/system.slice/nginx.service\tall processes of a service\n"
+        "memwhy $(docker ps -q -f name=shop)\tall processes of a container\n"
         "memwhy 4121 --fail-if 'leaked>0' --fail-if 'kept>1GiB'\ta gate: exit 1 if it holds\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(MARKDOWN) | MW_OPTION_BIT(ALL) |
-               MW_OPTION_BIT(NO_HEAP) | MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(FAIL_IF) |
-               MW_OPTION_BIT(CGROUP_ROOT),
+               MW_OPTION_BIT(NO_HEAP) | MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(FORK) |
+               MW_OPTION_BIT(SAMPLE_ARENAS) | MW_OPTION_BIT(FAIL_IF) | MW_OPTION_BIT(CGROUP_ROOT),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

@@ -116,7 +116,7 @@ const struct mw_command mw_command_trim = {
                 "memwhy trim 4121 --apply\tdo it, and compare\n"
                 "memwhy trim 4121 --pages\tthe page ranges: 0xSTART 0xEND\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(APPLY) | MW_OPTION_BIT(PAGES) |
-               MW_OPTION_BIT(MAX_PAUSE),
+               MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(CGROUP_ROOT),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

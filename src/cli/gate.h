@@ -30,6 +30,9 @@ enum mw_status mw_gate_parse(const char *text, struct mw_gate *gate_out,
 enum mw_gate_result mw_gate_check(const struct mw_gate *gate, const struct mw_analysis *analysis,
                                   uint64_t *actual_out);
 
+/* Is it about what is leaked, which following all pointers at one moment decides? */
+bool mw_gate_is_of_leaks(const struct mw_gate *gate);
+
 /* Is the figure in bytes? */
 bool mw_gate_is_bytes(const struct mw_gate *gate);
 

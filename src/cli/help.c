@@ -68,11 +68,14 @@ static void put_examples(struct mw_text *text, const char *examples)
     }
 }
 
-static void put_exit_codes(struct mw_text *text)
+static void put_exit_codes(struct mw_text *text, bool has_gates)
 {
     put_heading(text, "Exit codes");
-    put_lines(text, "  0 fine   1 a --fail-if holds   2 usage   3 the target is not accessible\n"
-                    "  4 a part of the question stays unanswered   5 internal error\n");
+    put_lines(text,
+              has_gates
+                  ? "  0 fine   1 a --fail-if holds   2 usage   3 the target is not accessible\n"
+                  : "  0 fine   2 usage   3 the target is not accessible\n");
+    put_lines(text, "  4 a part of the question stays unanswered   5 internal error\n");
 }
 
 static void help_command(struct mw_text *text, const struct mw_command *command)
@@ -86,7 +89,7 @@ static void help_command(struct mw_text *text, const struct mw_command *command)
     put_lines(text, command->about);
     put_options(text, command->options | MW_OPTION_BIT(NO_COLOR) | MW_OPTION_BIT(HELP));
     put_examples(text, command->examples);
-    put_exit_codes(text);
+    put_exit_codes(text, command->options & MW_OPTION_BIT(FAIL_IF));
 }
 
 static void help_all(struct mw_text *text)
@@ -97,6 +100,8 @@ static void help_all(struct mw_text *text)
     put_lines(text,
               "  memwhy                     the processes there are, by RSS, the largest first\n"
               "  memwhy [COMMAND] TARGET    TARGET: a PID, a core file, an smaps text, or -\n"
+              "  memwhy cgroup:PATH         all processes of a cgroup, then the worst; also:\n"
+              "  memwhy CONTAINER           its id, 12 digits or more\n"
               "  memwhy help COMMAND        more on a command: options and examples\n"
               "  memwhy help fields         every figure that is printed: unit, definition\n");
     put_heading(text, "Commands");
@@ -114,9 +119,10 @@ static void help_all(struct mw_text *text)
         text,
         "  Mappings are read without pausing it. A heap is read while it is held still, about as\n"
         "  long as --max-pause says at a time; the report says how often and how long. Nothing\n"
-        "  runs in it but malloc_trim, and that only with `trim --apply`. Killed at any moment,\n"
-        "  memwhy leaves it running and untraced.\n");
-    put_exit_codes(text);
+        "  runs in it but malloc_trim, and that only with `trim --apply`; with --fork it is made\n"
+        "  to fork by system calls, and the copy is read. Killed at any moment, memwhy leaves it\n"
+        "  running and untraced.\n");
+    put_exit_codes(text, true);
 }
 
 static void help_fields(struct mw_text *text)

@@ -5,6 +5,7 @@
 #include "base/units.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
@@ -27,15 +28,46 @@ static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
                          0},
     [MW_OPTION_APPLY] = {"apply", NULL, "run malloc_trim(0) in the target, then compare", 0},
     [MW_OPTION_COUNT_MAX] = {"count", "N", "show the N largest (default 20; 0: all)", 'n'},
+    [MW_OPTION_SIZE] = {"size", "N",
+                        "blocks of this size only: a chunk size (a multiple of 16) or a usable "
+                        "size, as malloc_usable_size tells",
+                        0},
+    [MW_OPTION_FIELDS] = {"fields", NULL,
+                          "statistics for each 8-byte word over all blocks of that size (none "
+                          "given: of the size that holds most)",
+                          0},
+    [MW_OPTION_LIST] = {"list", NULL, "print where the blocks are, a line for each", 0},
+    [MW_OPTION_LIMIT] = {"limit", "K", "list at most K blocks (default: all)", 0},
+    [MW_OPTION_CONTENTS] = {"contents", NULL,
+                            "print pieces of the target's memory, too: text, and what only a "
+                            "single block holds",
+                            0},
     [MW_OPTION_MAX_PAUSE] = {"max-pause", "DURATION",
                              "hold a live target still for about this long at a time, like 20ms "
-                             "(default 100ms); one arena is read under one stop, however large",
+                             "(default 100ms); 16 MiB of a heap at least are read at a time",
                              0},
+    [MW_OPTION_FORK] = {"fork", NULL,
+                        "have a live target forked, and read the copy while it runs on: one pause "
+                        "of the length of a fork; refused where that is not safe",
+                        0},
+    [MW_OPTION_SAMPLE_ARENAS] = {"sample-arenas", "N",
+                                 "read N thread arenas of malloc, chosen at random, and estimate "
+                                 "the others; all: none is left out (default: all, but 96 of more "
+                                 "than 256 that hold more than 8 GiB in a live target)",
+                                 0},
     [MW_OPTION_FAIL_IF] = {"fail-if", "EXPRESSION",
                            "exit with 1 when it holds, like 'leaked>0' or 'kept>500MiB'; may be "
                            "given several times",
                            0},
     [MW_OPTION_NO_COLOR] = {"no-color", NULL, "no colours and no bold, as with NO_COLOR", 0},
+    [MW_OPTION_SYMBOLS] = {"symbols", "DIR",
+                           "look for separate debug files here, too; believed for their build-id",
+                           0},
+    [MW_OPTION_LINES] = {"lines", NULL, "source lines, where there is debug information", 0},
+    [MW_OPTION_DEBUGINFOD] = {"debuginfod", NULL,
+                              "ask the servers of DEBUGINFOD_URLS for debug files that are nowhere "
+                              "here",
+                              0},
     [MW_OPTION_CGROUP_ROOT] = {"cgroup-root", "DIR", NULL, 0},
     [MW_OPTION_HELP] = {"help", NULL, "print this and exit", 'h'},
     [MW_OPTION_VERSION] = {"version", NULL, "print the version and exit", 'V'},
@@ -88,6 +120,30 @@ static enum mw_status count_parse(const char *text, size_t *count_out)
     return MW_OK;
 }
 
+static enum mw_status sample_parse(const char *text, uint64_t *arenas_out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long count = strtoull(text, &end, 10);
+    bool is_all = strcmp(text, "all") == 0;
+    if (!is_all && (text[0] < '0' || text[0] > '9' || *end != '\0' || errno || count == 0))
+        return MW_INVALID;
+    *arenas_out = is_all ? MW_SAMPLE_ALL : count;
+    return MW_OK;
+}
+
+/* A number from 1 on. */
+static enum mw_status number_parse(const char *text, uint64_t *number_out)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(text, &end, 0);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno || number == 0)
+        return MW_INVALID;
+    *number_out = number;
+    return MW_OK;
+}
+
 static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, const char *value,
                                   struct mw_error *err)
 {
@@ -99,6 +155,22 @@ static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, con
         (void)mw_fail(err, MW_INVALID, "cannot understand --max-pause '%.60s'", value);
         mw_error_hint(err, "a number with ms or s, like --max-pause 20ms");
         return MW_INVALID;
+    case MW_OPTION_SAMPLE_ARENAS:
+        if (sample_parse(value, &cli->sample_arenas) == MW_OK)
+            return MW_OK;
+        (void)mw_fail(err, MW_INVALID, "cannot understand --sample-arenas '%.60s'", value);
+        mw_error_hint(err, "a number of arenas from 1 on, or all");
+        return MW_INVALID;
+    case MW_OPTION_SIZE:
+        if (number_parse(value, &cli->size_bytes) == MW_OK)
+            return MW_OK;
+        (void)mw_fail(err, MW_INVALID, "cannot understand --size '%.60s'", value);
+        mw_error_hint(err, "a number of bytes, like --size 3400");
+        return MW_INVALID;
+    case MW_OPTION_LIMIT:
+        if (number_parse(value, &cli->limit) == MW_OK)
+            return MW_OK;
+        return mw_fail(err, MW_INVALID, "cannot understand --limit '%.60s'", value);
     case MW_OPTION_COUNT_MAX:
         if (count_parse(value, &cli->count_max) == MW_OK)
             return MW_OK;
@@ -108,6 +180,9 @@ static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, con
             return mw_fail(err, MW_INVALID, "more than %d --fail-if", MW_GATES_MAX);
         cli->gate_texts[cli->gate_count] = value;
         return mw_gate_parse(value, &cli->gates[cli->gate_count++], err);
+    case MW_OPTION_SYMBOLS:
+        cli->symbols_dir = value;
+        return MW_OK;
     case MW_OPTION_CGROUP_ROOT:
         cli->cgroup_root = value;
         return MW_OK;
@@ -193,6 +268,8 @@ static enum mw_status options_check(struct mw_cli *cli, struct mw_error *err)
     }
     if (mw_cli_has(cli, MW_OPTION_JSON) && mw_cli_has(cli, MW_OPTION_MARKDOWN))
         return mw_fail(err, MW_INVALID, "--json and --markdown exclude each other");
+    if (mw_cli_has(cli, MW_OPTION_FORK) && mw_cli_has(cli, MW_OPTION_NO_HEAP))
+        return mw_fail(err, MW_INVALID, "--fork and --no-heap exclude each other");
     return MW_OK;
 }
 

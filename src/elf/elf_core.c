@@ -97,8 +97,8 @@ bool mw_elf_note_next(struct mw_cursor *cursor, struct mw_elf_note *note_out)
     note.content = mw_cursor_take(cursor, length);
     if (cursor->failed)
         return false;
-    if (mw_cursor_left(cursor) > 0) /* the last note may lack its padding */
-        mw_cursor_align(cursor, 4);
+    size_t padding = (4 - length % 4) % 4, left = mw_cursor_left(cursor);
+    mw_cursor_skip(cursor, padding < left ? padding : left); /* the last may lack some or all */
     note.length = length;
     note.name_length = name_length;
     if (name_length > 0 && note.name[name_length - 1] == '\0')

@@ -16,7 +16,7 @@ enum { STEP = 256 << 10, LOOK_PAGES = 32 << 10 };
 static const uint64_t SPAN_MAX = (uint64_t)1 << 40; /* of mappings, their empty parts included */
 
 struct search {
-    mw_addr starts[MW_REFERENCES_BLOCKS_MAX]; /* ascending: what malloc returned */
+    mw_addr starts[MW_REFERENCES_BLOCKS_MAX]; /* ascending */
     bool found[MW_REFERENCES_BLOCKS_MAX];
     size_t count;
     uint64_t usable;
@@ -30,14 +30,13 @@ static int address_compare(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static void search_init(struct search *search, const mw_addr *chunks, size_t count,
-                        uint64_t size_bytes)
+static void search_init(struct search *search, const mw_addr *starts, size_t count,
+                        uint64_t usable_bytes)
 {
     memset(search, 0, sizeof *search);
     search->count = count;
-    search->usable = size_bytes - 8;
-    for (size_t i = 0; i < count; i++)
-        search->starts[i] = chunks[i] + 16;
+    search->usable = usable_bytes;
+    memcpy(search->starts, starts, count * sizeof *starts);
     qsort(search->starts, count, sizeof *search->starts, address_compare);
     search->low = search->starts[0];
     search->span = search->starts[count - 1] + search->usable - search->low;
@@ -136,18 +135,18 @@ static enum mw_status region_search(struct mw_image *image, const struct mw_mapp
     return MW_OK;
 }
 
-enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunks, size_t count,
-                                    uint64_t size_bytes, uint64_t bytes_max,
+enum mw_status mw_references_search(struct mw_image *image, const mw_addr *starts, size_t count,
+                                    uint64_t size_bytes, uint64_t usable_bytes, uint64_t bytes_max,
                                     struct mw_context *context, struct mw_references *out,
                                     struct mw_error *err)
 {
-    if (count == 0 || count > MW_REFERENCES_BLOCKS_MAX || size_bytes < 32)
+    if (count == 0 || count > MW_REFERENCES_BLOCKS_MAX || usable_bytes < 8)
         return mw_fail(err, MW_INVALID, "no blocks to search for");
     MW_FREE uint64_t *buffer = mw_calloc(STEP, 1);
     if (!buffer)
         return mw_fail(err, MW_NOMEM, "out of memory searching for references");
     struct search search;
-    search_init(&search, chunks, count, size_bytes);
+    search_init(&search, starts, count, usable_bytes);
     uint64_t looked_at = 0; /* read or not */
     struct mw_references result = {.size_bytes = size_bytes, .sampled = count, .is_complete = true};
     for (size_t i = 0; i < image->regions.count; i++) {

@@ -12,7 +12,7 @@
 #include "image/image.h"
 
 struct mw_references {
-    uint64_t size_bytes;          /* chunk size of the blocks; 0: nothing was asked */
+    uint64_t size_bytes;          /* of each block with its header; 0: nothing was asked */
     uint64_t sampled, referenced; /* blocks looked for, of these pointed to */
     uint64_t bytes_read;
     bool is_complete; /* all memory was looked at; false: too large, cancelled */
@@ -20,11 +20,11 @@ struct mw_references {
 
 enum { MW_REFERENCES_BLOCKS_MAX = 256 };
 
-/* Look for pointers into [chunk + 16, chunk + size + 8) of each chunk (count ≤ 256). Gives up
- * (is_complete false) beyond bytes_max of memory, or 1 TiB of mappings. MW_NOMEM, MW_INVALID,
- * MW_CANCELED. Cost: about a second for 2 GiB. */
-enum mw_status mw_references_search(struct mw_image *image, const mw_addr *chunks, size_t count,
-                                    uint64_t size_bytes, uint64_t bytes_max,
+/* Look for pointers into [start, start + usable_bytes) of each block (count ≤ 256); size_bytes is
+ * its whole size, and only noted. Gives up (is_complete false) beyond bytes_max of memory, or 1 TiB
+ * of mappings. MW_NOMEM, MW_INVALID, MW_CANCELED. Cost: about a second for 2 GiB. */
+enum mw_status mw_references_search(struct mw_image *image, const mw_addr *starts, size_t count,
+                                    uint64_t size_bytes, uint64_t usable_bytes, uint64_t bytes_max,
                                     struct mw_context *context, struct mw_references *out,
                                     struct mw_error *err) MW_MUST_CHECK;
 

@@ -1,21 +1,38 @@
-/* heap/allocator.c: what is the same for every walked allocator: claims and release. */
+/* heap/allocator.c: what is the same for every walked allocator: claims and release; and the one
+ * table of what differs between their segments. */
 #include "heap/walker.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-static const char *segment_owner(const struct mw_heap_segment *segment)
+/* What is special about a kind of segment. A block of glibc begins 16 bytes below what malloc
+ * returned and reaches 8 bytes into the next one; a slot of musl begins where malloc may return it
+ * and ends with the header of the next one. */
+static const struct {
+    const char *owner;
+    struct mw_block_shape shape;
+} kinds[] = {
+    [MW_SEGMENT_BRK] = {"glibc main arena", {16, 8}},
+    [MW_SEGMENT_MORECORE] = {"glibc main arena, mmapped", {16, 8}},
+    [MW_SEGMENT_HEAP] = {"glibc thread arena", {16, 8}},
+    [MW_SEGMENT_MMAPPED] = {"glibc mmapped block", {16, 8}},
+    [MW_SEGMENT_GROUPS] = {"musl malloc", {0, 4}},
+    [MW_SEGMENT_SLOT] = {"musl mmapped block", {0, 4}},
+    [MW_SEGMENT_METAS] = {"musl malloc metadata", {0, 0}},
+};
+
+struct mw_block_shape mw_block_shape(enum mw_segment_kind kind)
 {
-    switch (segment->kind) {
-    case MW_SEGMENT_BRK:
-        return "glibc main arena";
-    case MW_SEGMENT_MORECORE:
-        return "glibc main arena, mmapped";
-    case MW_SEGMENT_HEAP:
-        return "glibc thread arena";
-    case MW_SEGMENT_MMAPPED:
-        return "glibc mmapped block";
-    }
-    return "malloc";
+    assert((size_t)kind < sizeof kinds / sizeof *kinds);
+    return kinds[kind].shape;
+}
+
+struct mw_block_shape mw_allocator_block_shape(const struct mw_allocator *allocator)
+{
+    for (size_t i = 0; i < allocator->segment_count; i++)
+        if (allocator->segments[i].kind != MW_SEGMENT_METAS) /* no blocks in there */
+            return mw_block_shape(allocator->segments[i].kind);
+    return mw_block_shape(MW_SEGMENT_BRK);
 }
 
 enum mw_status mw_allocator_claim(const struct mw_allocator *allocator, struct mw_claims *claims)
@@ -27,7 +44,7 @@ enum mw_status mw_allocator_claim(const struct mw_allocator *allocator, struct m
             .end = segment->end,
             .category = MW_CATEGORY_MALLOC_IN_USE,
             .priority = MW_CLAIM_ALLOCATOR,
-            .owner = segment_owner(segment),
+            .owner = kinds[segment->kind].owner,
             .has_split = true,
             .split = segment->split,
         };

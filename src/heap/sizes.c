@@ -47,22 +47,42 @@ static enum mw_status table_grow(struct mw_sizes *sizes)
     return MW_OK;
 }
 
-enum mw_status mw_sizes_add_large(struct mw_sizes *sizes, uint64_t size, bool in_use)
+static enum mw_status counts_add_large(struct mw_sizes *sizes, const struct mw_size_row *more)
 {
-    assert(size != 0);
+    assert(more->size_bytes != 0);
     if (sizes->table_count * 2 >= sizes->table_room) {
         enum mw_status status = table_grow(sizes);
         if (status != MW_OK)
             return status;
     }
-    struct mw_size_row *row = table_slot(sizes->table, sizes->table_room, size);
+    struct mw_size_row *row = table_slot(sizes->table, sizes->table_room, more->size_bytes);
     if (row->size_bytes == 0) {
-        row->size_bytes = size;
+        row->size_bytes = more->size_bytes;
         sizes->table_count++;
     }
-    row->in_use_count += in_use;
-    row->free_count += !in_use;
+    row->in_use_count += more->in_use_count;
+    row->free_count += more->free_count;
     return MW_OK;
+}
+
+enum mw_status mw_sizes_add_large(struct mw_sizes *sizes, uint64_t size, bool in_use)
+{
+    const struct mw_size_row one = {
+        .size_bytes = size, .in_use_count = in_use, .free_count = !in_use};
+    return counts_add_large(sizes, &one);
+}
+
+enum mw_status mw_sizes_merge(struct mw_sizes *sizes, const struct mw_sizes *more)
+{
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < MW_SIZES_DIRECT; i++) {
+        sizes->direct[i].in_use_count += more->direct[i].in_use_count;
+        sizes->direct[i].free_count += more->direct[i].free_count;
+    }
+    for (size_t i = 0; i < more->table_room && status == MW_OK; i++)
+        if (more->table[i].size_bytes)
+            status = counts_add_large(sizes, &more->table[i]);
+    return status;
 }
 
 static int row_compare(const void *a, const void *b)

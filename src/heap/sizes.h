@@ -28,6 +28,17 @@ static inline enum mw_status mw_sizes_add(struct mw_sizes *sizes, uint64_t size,
     return MW_OK;
 }
 
+/* The same for a size below 64 KiB, without a branch. */
+static inline void mw_sizes_add_small(struct mw_sizes *sizes, uint64_t size, bool is_free)
+{
+    struct mw_size_row *row = &sizes->direct[size / 16];
+    row->in_use_count += !is_free;
+    row->free_count += is_free;
+}
+
+/* Add what another one counted. MW_NOMEM. */
+enum mw_status mw_sizes_merge(struct mw_sizes *sizes, const struct mw_sizes *more) MW_MUST_CHECK;
+
 /* The rows that were seen, ascending by size. The caller frees *rows_out. */
 enum mw_status mw_sizes_rows(const struct mw_sizes *sizes, struct mw_size_row **rows_out,
                              size_t *count_out) MW_MUST_CHECK;

@@ -3,8 +3,9 @@
 
 #include "heap/foreign/foreign.h"
 #include "heap/glibc/glibc.h"
+#include "heap/musl/musl.h"
 
 const struct mw_heap_walker *const mw_heap_walkers[] = {
-    &mw_glibc_walker,    &mw_jemalloc_walker, &mw_tcmalloc_walker,
-    &mw_mimalloc_walker, &mw_musl_walker,     NULL,
+    &mw_glibc_walker,    &mw_glibc_second_walker, &mw_glibc_unknown_walker, &mw_jemalloc_walker,
+    &mw_tcmalloc_walker, &mw_mimalloc_walker,     &mw_musl_walker,          NULL,
 };

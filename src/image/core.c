@@ -2,6 +2,7 @@
  *
  *   PT_NOTE  → threads, process, auxiliary vector, names of mapped files   (core_notes.c)
  *   PT_LOAD  → regions; their bytes are read from the file when asked for, nothing is mapped
+ *   NT_FILE  → regions that have no PT_LOAD, and their bytes from files    (core_files.c)
  *   holes    → residency, when the kernel itself wrote this file           (core_pages.c)
  *
  * Trusts nothing: every offset and size is checked against the file, segments that overlap are
@@ -16,124 +17,31 @@
 #include "base/io.h"
 #include "base/limits.h"
 #include "base/str.h"
-#include "base/vec.h"
+#include "base/units.h"
+#include "image/core_files.h"
 #include "image/open.h"
 
 #include <assert.h>
 #include <elf.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PAGE_BYTES_DEFAULT = 4096, HEADERS_STEP = 512, NOTE_SEGMENTS_MAX = 8 };
+enum { PAGE_BYTES_DEFAULT = 4096 };
 
 static const mw_addr VSYSCALL_ADDRESS = 0xffffffffff600000; /* x86-64, fixed */
-
-/* The program headers that count. */
-struct segments {
-    struct mw_elf_segment *items; /* PT_LOAD with memory */
-    size_t count, room;
-    struct mw_elf_segment notes[NOTE_SEGMENTS_MAX];
-    size_t note_count;
-    struct mw_elf_header header;
-};
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* -- header and program headers -------------------------------------------------------------- */
-
-/* An ELF file that we do not read: say what it is. */
-static enum mw_status check_header(const struct mw_elf_header *header, const char *name,
-                                   struct mw_error *err)
-{
-    if (header->class_ != ELFCLASS64)
-        return mw_fail(err, MW_UNSUPPORTED, "'%s' is a 32-bit ELF file; only 64-bit cores are read",
-                       name);
-    if (header->data != ELFDATA2LSB)
-        return mw_fail(err, MW_UNSUPPORTED, "'%s' is a big-endian ELF file", name);
-    if (header->type != ET_CORE) {
-        mw_fail(err, MW_UNSUPPORTED, "'%s' is a program or a library, not a core", name);
-        mw_error_hint(err, "memwhy PID of a process that runs it, or a core: gcore PID");
-        return MW_UNSUPPORTED;
-    }
-    if (header->machine != EM_X86_64 && header->machine != EM_AARCH64)
-        return mw_fail(err, MW_UNSUPPORTED, "'%s' is of machine %u; x86-64 and aarch64 are read",
-                       name, header->machine);
-    if (header->segment_bytes != MW_ELF_SEGMENT_BYTES)
-        return mw_fail(err, MW_CORRUPT, "'%s' has program headers of %u bytes", name,
-                       header->segment_bytes);
-    return MW_OK;
-}
-
-/* e_phnum has 16 bits: PN_XNUM means that section 0 has the number. */
-static enum mw_status resolve_segment_count(const struct mw_core *core, const char *name,
-                                            struct mw_elf_header *header, struct mw_error *err)
-{
-    if (header->segment_count == PN_XNUM) {
-        uint8_t section[MW_ELF_SECTION_BYTES];
-        ssize_t got = mw_io_pread_full(core->fd, section, sizeof section, header->sections_offset);
-        header->segment_count = mw_elf_section_info(section, got > 0 ? (size_t)got : 0);
-    }
-    if (header->segment_count > MW_LIMIT_ELF_SEGMENTS)
-        return mw_fail(err, MW_LIMIT, "'%s' announces %u segments", name, header->segment_count);
-    return MW_OK;
-}
-
-static enum mw_status keep_segment(struct segments *segments, const struct mw_elf_segment *segment)
-{
-    if (segment->type == PT_NOTE && segments->note_count < NOTE_SEGMENTS_MAX)
-        segments->notes[segments->note_count++] = *segment;
-    if (segment->type != PT_LOAD || segment->memory_bytes == 0)
-        return MW_OK;
-    return mw_vec_push(segments, MW_LIMIT_ELF_SEGMENTS, *segment);
-}
-
-static enum mw_status load_segments(const struct mw_core *core, struct segments *segments,
-                                    struct mw_findings *findings, struct mw_error *err)
-{
-    uint8_t bytes[HEADERS_STEP * MW_ELF_SEGMENT_BYTES];
-    size_t total = segments->header.segment_count;
-    for (size_t done = 0; done < total;) {
-        size_t step = total - done < HEADERS_STEP ? total - done : HEADERS_STEP;
-        uint64_t offset;
-        if (__builtin_add_overflow(segments->header.segments_offset, done * MW_ELF_SEGMENT_BYTES,
-                                   &offset))
-            offset = core->file_size;
-        ssize_t got = mw_io_pread_full(core->fd, bytes, step * MW_ELF_SEGMENT_BYTES, offset);
-        size_t whole = got > 0 ? (size_t)got / MW_ELF_SEGMENT_BYTES : 0;
-        for (size_t i = 0; i < whole; i++) {
-            struct mw_elf_segment segment;
-            enum mw_status status = mw_elf_segment_parse(bytes + i * MW_ELF_SEGMENT_BYTES,
-                                                         MW_ELF_SEGMENT_BYTES, &segment);
-            if (status == MW_OK)
-                status = keep_segment(segments, &segment);
-            if (status != MW_OK)
-                return mw_fail(err, status, "out of memory for %zu segments", total);
-        }
-        done += whole;
-        if (whole < step) {
-            mw_finding_add(findings, "core-truncated", 0, (total - done) * MW_ELF_SEGMENT_BYTES,
-                           "the file ends after %zu of %zu program headers", done, total);
-            break;
-        }
-    }
-    return MW_OK;
-}
-
-static int compare_segments(const void *a, const void *b)
-{
-    const struct mw_elf_segment *left = a, *right = b;
-    return left->address < right->address ? -1 : left->address > right->address;
-}
-
 /* -- regions --------------------------------------------------------------------------------- */
 
 /* The page size must divide every segment, or flags of pages would make no sense. */
-static uint32_t choose_page_size(uint64_t told, const struct segments *segments)
+static uint32_t choose_page_size(uint64_t told, const struct mw_core_segments *segments)
 {
     if (told < PAGE_BYTES_DEFAULT || told > 65536 || (told & (told - 1)) != 0)
         return PAGE_BYTES_DEFAULT;
@@ -168,21 +76,36 @@ static bool trim_segment(const struct mw_image *image, struct mw_elf_segment *se
 }
 
 /* How much of the segment's bytes the file really has; the rest is a finding. */
-static uint64_t bytes_in_file(struct mw_image *image, const struct mw_elf_segment *segment)
+static uint64_t bytes_in_file(struct mw_image *image, const struct mw_elf_segment *segment,
+                              uint64_t end)
 {
     const struct mw_core *core = mw_core_of(image);
     uint64_t left = segment->offset < core->file_size ? core->file_size - segment->offset : 0;
     uint64_t have = smaller(segment->file_bytes, left);
-    if (have < segment->file_bytes)
+    if (have < segment->file_bytes) {
+        char size[32], wanted[32];
         mw_finding_add(&image->findings, "core-truncated", segment->address + have,
-                       segment->file_bytes - have, "the core is cut: its file ends too early");
-    if (segment->file_bytes < segment->memory_bytes)
-        mw_finding_add(&image->findings, "core-pages-missing",
-                       segment->address + segment->file_bytes,
-                       segment->memory_bytes - segment->file_bytes,
-                       "the core leaves out memory that files hold, and what "
-                       "coredump_filter excludes");
+                       segment->file_bytes - have,
+                       "the core is cut: its file has %s of %s, and what follows is missing",
+                       mw_bytes_format(size, core->file_size), mw_bytes_format(wanted, end));
+    }
     return have;
+}
+
+/* What is neither in the core nor in a file. Bytes that the core promises and lacks are said. */
+static void say_missing(struct mw_image *image)
+{
+    const struct mw_core *core = mw_core_of(image);
+    for (size_t i = 0; i < image->regions.count; i++) {
+        const struct mw_mapping *map = &image->regions.items[i];
+        uint64_t promised = core->parts[i].promised_bytes;
+        bool is_reserve = map->perms == 0 && promised == 0; /* had nothing that could be read */
+        if (promised < mw_mapping_size(map) && !is_reserve && !mw_core_files_have(image, i))
+            mw_finding_add(&image->findings, "core-pages-missing", map->start + promised,
+                           mw_mapping_size(map) - promised,
+                           "the core leaves out memory that no file gives: what coredump_filter "
+                           "excludes, and files that are not known to be the same");
+    }
 }
 
 /* Its length comes along: a file's name may fill the notes, and belong to every region. */
@@ -207,7 +130,7 @@ static const char *region_name(const struct mw_image *image, const struct mw_map
 }
 
 static enum mw_status add_region(struct mw_image *image, const struct mw_core_notes *notes,
-                                 struct mw_elf_segment segment)
+                                 struct mw_elf_segment segment, uint64_t end)
 {
     struct mw_core *core = mw_core_of(image);
     if (!trim_segment(image, &segment)) {
@@ -230,23 +153,25 @@ static enum mw_status add_region(struct mw_image *image, const struct mw_core_no
     length = mw_mapping_name_trim(name, length, &map.deleted);
     core->parts[image->regions.count] = (struct mw_core_part){
         .offset = segment.offset,
-        .file_bytes = bytes_in_file(image, &segment),
+        .file_bytes = bytes_in_file(image, &segment, end),
+        .promised_bytes = segment.file_bytes,
+        .has_no_permissions = segment.type == PT_NULL,
     };
     return mw_mapping_list_add(&image->regions, &map, name, length);
 }
 
 static enum mw_status build_regions(struct mw_image *image, const struct mw_core_notes *notes,
-                                    struct segments *segments, struct mw_error *err)
+                                    struct mw_core_segments *segments, struct mw_error *err)
 {
     struct mw_core *core = mw_core_of(image);
-    if (segments->count > 0)
-        qsort(segments->items, segments->count, sizeof *segments->items, compare_segments);
     image->page_size = choose_page_size(notes->page_size, segments);
+    if (mw_core_segments_add_gaps(segments, notes, image->page_size, &image->findings) != MW_OK)
+        return mw_fail(err, MW_NOMEM, "out of memory for %zu segments", segments->count);
     core->parts = mw_calloc(segments->count, sizeof *core->parts);
     if (!core->parts)
         return mw_fail(err, MW_NOMEM, "out of memory for %zu segments", segments->count);
     for (size_t i = 0; i < segments->count; i++) {
-        enum mw_status status = add_region(image, notes, segments->items[i]);
+        enum mw_status status = add_region(image, notes, segments->items[i], segments->end);
         if (status != MW_OK)
             return mw_fail(err, status, "cannot keep %zu segments", segments->count);
     }
@@ -290,29 +215,70 @@ static void fill_process(struct mw_image *image, const struct mw_core_notes *not
 
 /* -- operations ------------------------------------------------------------------------------ */
 
-static void core_read(struct mw_image *image, mw_addr address, void *buffer, size_t length,
-                      size_t *got_out)
+void mw_core_unreadable(struct mw_image *image, mw_addr address, uint64_t bytes)
 {
-    const struct mw_core *core = mw_core_of(image);
+    struct mw_core *core = mw_core_of(image);
+    pthread_mutex_lock(&core->lock);
+    mw_finding_add(&image->findings, "core-unreadable", address, bytes,
+                   "the file of the core can no longer be read where it was");
+    pthread_mutex_unlock(&core->lock);
+}
+
+/* Bytes of region `index` from skip on, at most to its end; those from the start that are known. */
+static size_t read_region(struct mw_image *image, size_t index, uint64_t skip, uint8_t *buffer,
+                          size_t length, bool own_only)
+{
+    struct mw_core *core = mw_core_of(image);
+    const struct mw_core_part *part = &core->parts[index];
+    size_t done = 0;
+    if (skip < part->file_bytes) {
+        size_t step = (size_t)smaller(length, part->file_bytes - skip);
+        if (!mw_core_budget_take(image, &core->read_left, step))
+            return 0;
+        ssize_t got = mw_io_pread_full(core->fd, buffer, step, part->offset + skip);
+        done = got > 0 ? (size_t)got : 0;
+        if (done < step) { /* its size was known: an error, or it was cut meanwhile */
+            mw_core_unreadable(image, image->regions.items[index].start + skip + done, step - done);
+            return done;
+        }
+    }
+    /* what a cut core lacks was in it because the process had changed it */
+    if (done < length && !own_only && part->file_bytes == part->promised_bytes &&
+        mw_core_budget_take(image, &core->read_left, length - done))
+        done += mw_core_files_read(image, index, skip + done, buffer + done, length - done, false);
+    return done;
+}
+
+static size_t read_regions(struct mw_image *image, mw_addr address, uint8_t *buffer, size_t length,
+                           bool own_only)
+{
     const struct mw_mapping_list *regions = &image->regions;
     size_t done = 0, index = mw_mapping_lower_bound(regions, address);
     for (; done < length && index < regions->count; index++) {
-        const struct mw_core_part *part = &core->parts[index];
         mw_addr at = address + done;
         if (regions->items[index].start > at)
             break;
-        uint64_t skip = at - regions->items[index].start;
-        if (skip >= part->file_bytes)
-            break;
-        size_t step = (size_t)smaller(length - done, part->file_bytes - skip);
-        ssize_t got =
-            mw_io_pread_full(core->fd, (uint8_t *)buffer + done, step, part->offset + skip);
-        if (got > 0)
-            done += (size_t)got;
-        if (got < (ssize_t)step || at + step < regions->items[index].end)
+        size_t step = (size_t)smaller(length - done, regions->items[index].end - at);
+        size_t got = read_region(image, index, at - regions->items[index].start, buffer + done,
+                                 step, own_only);
+        done += got;
+        if (got < step)
             break;
     }
-    *got_out = done;
+    return done;
+}
+
+size_t mw_core_read_own(struct mw_image *image, mw_addr address, void *buffer, size_t length)
+{
+    if (length > UINT64_MAX - address)
+        length = (size_t)(UINT64_MAX - address);
+    return read_regions(image, address, buffer, length, true);
+}
+
+static void core_read(struct mw_image *image, mw_addr address, void *buffer, size_t length,
+                      size_t *got_out)
+{
+    *got_out = read_regions(image, address, buffer, length, false);
 }
 
 static void core_close(struct mw_image *image)
@@ -322,6 +288,8 @@ static void core_close(struct mw_image *image)
         return;
     if (core->fd >= 0)
         close(core->fd);
+    mw_core_files_deinit(core->files);
+    pthread_mutex_destroy(&core->lock);
     free(core->parts);
     free(core);
     image->state = NULL;
@@ -330,29 +298,15 @@ static void core_close(struct mw_image *image)
 static const struct mw_image_ops core_ops = {
     .name = "core",
     .read = core_read,
+    .read_initial = mw_core_read_initial,
     .pages = mw_core_pages,
+    .open_file = mw_core_files_open,
     .close = core_close,
 };
 
 /* -- opening --------------------------------------------------------------------------------- */
 
-static enum mw_status load_header(const struct mw_core *core, const char *name,
-                                  struct mw_elf_header *header_out, struct mw_error *err)
-{
-    uint8_t bytes[MW_ELF_HEADER_BYTES];
-    ssize_t got = mw_io_pread_full(core->fd, bytes, sizeof bytes, 0);
-    if (got < 0)
-        return mw_fail_errno(err, errno, "cannot read '%s'", name);
-    enum mw_status status = mw_elf_header_parse(bytes, (size_t)got, header_out);
-    if (status == MW_INVALID)
-        return mw_fail(err, MW_UNSUPPORTED, "'%s' is not an ELF file", name);
-    if (status == MW_TRUNCATED)
-        return mw_fail(err, status, "'%s' ends within its ELF header", name);
-    status = check_header(header_out, name, err);
-    return status == MW_OK ? resolve_segment_count(core, name, header_out, err) : status;
-}
-
-static enum mw_status load_notes(struct mw_image *image, const struct segments *segments,
+static enum mw_status load_notes(struct mw_image *image, const struct mw_core_segments *segments,
                                  struct mw_core_notes *notes, const char *name,
                                  struct mw_error *err)
 {
@@ -364,23 +318,25 @@ static enum mw_status load_notes(struct mw_image *image, const struct segments *
     }
     if (notes->is_kernel_dump)
         return mw_fail(err, MW_UNSUPPORTED, "'%s' is a dump of a kernel, not of a process", name);
-    mw_core_notes_finish(notes);
+    mw_core_notes_finish(notes, &image->findings);
     return MW_OK;
 }
 
-static enum mw_status load_core(struct mw_image *image, const char *name, struct segments *segments,
-                                struct mw_core_notes *notes, struct mw_error *err)
+static enum mw_status load_core(struct mw_image *image, const char *name,
+                                struct mw_core_segments *segments, struct mw_core_notes *notes,
+                                struct mw_error *err)
 {
     struct mw_core *core = mw_core_of(image);
-    enum mw_status status = load_header(core, name, &segments->header, err);
-    if (status == MW_OK)
-        status = load_segments(core, segments, &image->findings, err);
+    enum mw_status status = mw_core_segments_load(image, name, segments, err);
     if (status == MW_OK)
         status = load_notes(image, segments, notes, name, err);
     if (status == MW_OK)
         status = build_regions(image, notes, segments, err);
     if (status != MW_OK)
         return status;
+    if (image->regions.count == 0 && segments->lost_headers > 0)
+        return mw_fail(err, MW_TRUNCATED, "'%s' is cut after %" PRIu64 " bytes, before any memory",
+                       name, core->file_size);
     if (image->regions.count == 0)
         return mw_fail(err, MW_TRUNCATED, "'%s' holds no memory", name);
     image->arch = segments->header.machine == EM_X86_64 ? MW_ARCH_X86_64 : MW_ARCH_AARCH64;
@@ -391,6 +347,13 @@ static enum mw_status load_core(struct mw_image *image, const char *name, struct
     if (image->thread_count > 0)
         image->can |= MW_CAN_REGISTERS;
     core->is_kernels = notes->is_kernels;
+    core->read_left = UINT64_MAX; /* headers of modules: their number is bounded */
+    status = mw_core_files_load(image, segments->header.machine, err);
+    if (status != MW_OK)
+        return status;
+    mw_core_budget_set(image);
+    say_missing(image);
+    mw_core_stacks_check(image);
     mw_core_pages_probe(image);
     return MW_OK;
 }
@@ -407,12 +370,13 @@ static enum mw_status open_core(int fd, const char *name, bool is_spooled,
     core->fd = fd;
     core->file_size = (uint64_t)about.st_size;
     core->is_spooled = is_spooled;
+    pthread_mutex_init(&core->lock, NULL);
     struct mw_image image = {.ops = &core_ops, .state = core, .kind = MW_IMAGE_CORE};
     mw_process_init(&image.process);
-    struct segments segments = {0};
+    struct mw_core_segments segments = {0};
     struct mw_core_notes notes = {0};
     enum mw_status status = load_core(&image, name, &segments, &notes, err);
-    mw_vec_deinit(&segments);
+    free(segments.items);
     mw_core_notes_deinit(&notes);
     if (status != MW_OK) {
         core->fd = -1; /* stays the caller's */

@@ -88,6 +88,10 @@ static enum mw_status store_note(struct mw_core_notes *notes, struct mw_image *i
         return add_thread(notes, machine, note);
     if (mw_elf_note_is(note, "CORE", NT_FILE))
         return add_files(notes, note);
+    if (mw_elf_note_is(note, "CORE", NT_PRFPREG) || mw_elf_note_is(note, "LINUX", NT_X86_XSTATE))
+        return mw_vectors_add(&image->vectors,
+                              notes->thread_count ? notes->threads[notes->thread_count - 1].tid : 0,
+                              note->content, note->length);
     if (mw_elf_note_is(note, "CORE", NT_AUXV))
         parse_auxv(notes, image, note);
     else if (mw_elf_note_is(note, "CORE", NT_PRPSINFO)) {
@@ -145,6 +149,9 @@ enum mw_status mw_core_notes_load(struct mw_core_notes *notes, struct mw_image *
         return mw_fail(err, MW_NOMEM, "out of memory for the notes of the core");
     notes->blocks[notes->block_count++] = block;
     ssize_t got = mw_io_pread_full(core->fd, block, (size_t)length, segment->offset);
+    if (got < (ssize_t)length)
+        mw_finding_add(&image->findings, "core-note", 0, length - (got > 0 ? (uint64_t)got : 0),
+                       "notes of the core cannot be read");
     struct mw_cursor cur = mw_cursor_of(block, got > 0 ? (size_t)got : 0);
     return parse_notes(notes, image, machine, &cur, err);
 }
@@ -152,13 +159,40 @@ enum mw_status mw_core_notes_load(struct mw_core_notes *notes, struct mw_image *
 static int compare_files(const void *a, const void *b)
 {
     const struct mw_elf_file *left = a, *right = b;
-    return left->start < right->start ? -1 : left->start > right->start;
+    if (left->start != right->start)
+        return left->start < right->start ? -1 : 1;
+    if (left->end != right->end) /* the longest first: it keeps all */
+        return left->end > right->end ? -1 : 1;
+    return left->offset < right->offset ? -1 : left->offset > right->offset;
 }
 
-void mw_core_notes_finish(struct mw_core_notes *notes)
+/* Cut each to what lies behind those before it, as segments are: an address is one file's. */
+static void separate_files(struct mw_core_notes *notes, struct mw_findings *findings)
+{
+    size_t kept = 0;
+    mw_addr floor = 0;
+    for (size_t i = 0; i < notes->file_count; i++) {
+        struct mw_elf_file file = notes->files[i];
+        if (file.start < floor || file.start >= file.end)
+            mw_finding_add(findings, "core-note", file.start, 0,
+                           "a file in the notes of the core overlaps another or has no bytes");
+        if (file.end <= floor || file.start >= file.end)
+            continue;
+        if (file.start < floor) {
+            file.offset += floor - file.start;
+            file.start = floor;
+        }
+        floor = file.end;
+        notes->files[kept++] = file;
+    }
+    notes->file_count = kept;
+}
+
+void mw_core_notes_finish(struct mw_core_notes *notes, struct mw_findings *findings)
 {
     if (notes->file_count > 0)
         qsort(notes->files, notes->file_count, sizeof *notes->files, compare_files);
+    separate_files(notes, findings);
 }
 
 const struct mw_elf_file *mw_core_notes_file(const struct mw_core_notes *notes, mw_addr address)

@@ -10,6 +10,7 @@
 #include "image/core.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/cleanup.h"
 #include "base/context.h"
 #include "base/io.h"
@@ -28,7 +29,7 @@
 
 enum {
     INPUT_BYTES = 256 << 10,
-    OUTPUT_BYTES = 1 << 20,
+    OUTPUT_BYTES = 128 << 10, /* a block: what a call has unpacked is lost when it fails */
     BLOCK_BYTES = 4096,
     CHECK_BYTES = 64 << 20
 };
@@ -108,11 +109,6 @@ static enum mw_status check_spool(struct spool *spool, size_t more, struct mw_er
     return free_bytes(spool->fd) < RESERVE_BYTES + CHECK_BYTES ? fail_full(spool, err) : MW_OK;
 }
 
-static bool all_zeros(const uint8_t *bytes, size_t length)
-{
-    return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
-}
-
 static enum mw_status write_at(struct spool *spool, const uint8_t *bytes, size_t length,
                                struct mw_error *err)
 {
@@ -142,7 +138,7 @@ static enum mw_status spool_append(struct spool *spool, const uint8_t *bytes, si
         bool is_zero = false;
         while (run < length) {
             size_t step = length - run < BLOCK_BYTES ? length - run : BLOCK_BYTES;
-            bool zero = all_zeros(bytes + run, step);
+            bool zero = mw_bytes_are_zero(bytes + run, step);
             if (run > 0 && zero != is_zero)
                 break;
             is_zero = zero;
@@ -224,8 +220,19 @@ static enum mw_status unpack_piece(struct spool *spool, ZSTD_DCtx *zstd, ZSTD_in
     }
 }
 
-/* A cut .zst still gives what comes before the cut: the core is then truncated, and says so. */
-static enum mw_status copy_zstd(struct spool *spool, struct input *input, struct mw_error *err)
+/* Damage in the stream: what came before it is a core that is cut, and says so. */
+static enum mw_status end_at_damage(const struct spool *spool, struct mw_error *damage,
+                                    struct mw_error *err)
+{
+    if (!damage || spool->length < MW_ELF_HEADER_BYTES || !err)
+        return MW_CORRUPT;
+    *damage = *err;
+    return MW_OK;
+}
+
+/* A cut .zst still gives what comes before the cut. */
+static enum mw_status copy_zstd(struct spool *spool, struct input *input, struct mw_error *damage,
+                                struct mw_error *err)
 {
     MW_FREE uint8_t *output = mw_calloc(OUTPUT_BYTES, 1);
     ZSTD_DCtx *zstd = output ? ZSTD_createDCtx() : NULL;
@@ -244,6 +251,10 @@ static enum mw_status copy_zstd(struct spool *spool, struct input *input, struct
         spool->input += (uint64_t)got;
         ZSTD_inBuffer in = {bytes, (size_t)got, 0};
         status = unpack_piece(spool, zstd, &in, output, &hint, err);
+        if (status == MW_CORRUPT) {
+            status = end_at_damage(spool, damage, err);
+            break;
+        }
     }
     ZSTD_freeDCtx(zstd);
     return status;
@@ -274,8 +285,10 @@ enum mw_status mw_core_spool(const struct mw_core_stream *stream, struct mw_cont
         .input_total = size_of_input(stream->fd),
     };
     struct input input = {stream->fd, stream->first, stream->first_length, buffer};
-    enum mw_status status =
-        stream->is_zstd ? copy_zstd(&spool, &input, err) : copy_plain(&spool, &input, err);
+    struct mw_error local = {0};
+    err = err ? err : &local;
+    enum mw_status status = stream->is_zstd ? copy_zstd(&spool, &input, stream->damage, err)
+                                            : copy_plain(&spool, &input, err);
     if (status != MW_OK)
         return status;
     assert(spool.written <= spool.length);

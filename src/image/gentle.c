@@ -3,10 +3,13 @@
  * Reading a page of a library that the target has not touched would put it into the target's page
  * table and raise its RSS. Such a page is what the file holds, so it is read from there; the file
  * opened last stays open, since a symbol table is read in many small pieces. Where the file cannot
- * be had the page is read after all. */
+ * be had the page is read after all.
+ *
+ * A core answers for itself: what it lacks comes from files (core_files.c). */
 #include "image/image.h"
 
 #include "base/io.h"
+#include "image/near.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +47,7 @@ static bool is_only_in_file(struct mw_image *image, const struct mw_mapping *map
     uint8_t flags;
     if (!map || map->name[0] != '/' || (map->perms & MW_PERM_SHARED))
         return false;
-    return mw_image_pages(image, page, 1, &flags, NULL) == MW_OK &&
+    return mw_image_pages_near(image, page, 1, &flags) == MW_OK &&
            !(flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED));
 }
 
@@ -66,6 +69,9 @@ enum mw_status mw_image_read_mapped(struct mw_image *image, mw_addr address, voi
                                     size_t length)
 {
     uint8_t *out = buffer;
+    if (image->ops->read_initial && image->can & MW_CAN_READ && length <= UINT64_MAX - address)
+        return image->ops->read_initial(image, address, buffer, length) == length ? MW_OK
+                                                                                  : MW_FAULT;
     if (image->kind != MW_IMAGE_LIVE || !(image->can & MW_CAN_PAGES) ||
         length > UINT64_MAX - address)
         return mw_image_read(image, address, buffer, length);

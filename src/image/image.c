@@ -1,6 +1,9 @@
 /* image/image.c: what is the same for every source of memory: dispatch, checks, pauses. */
 #include "image/image.h"
 
+#include "base/clock.h"
+#include "image/near.h"
+
 #include <assert.h>
 #include <elf.h>
 #include <stdlib.h>
@@ -54,29 +57,76 @@ enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page
 enum mw_status mw_image_stop(struct mw_image *image, struct mw_error *err)
 {
     assert(!image->stopped);
-    enum mw_status status = image->ops->stop ? image->ops->stop(image, err) : MW_OK;
+    bool can_move = image->ops->stop && !image->has_snapshot;
+    image->stop_began_ns = mw_clock_monotonic_ns();
+    enum mw_status status = can_move ? image->ops->stop(image, err) : MW_OK;
     if (status != MW_OK)
         return status;
     image->stopped = true;
+    mw_image_near_forget(image);
     return MW_OK;
 }
 
-void mw_image_resume(struct mw_image *image)
+static void pause_add(struct mw_image *image, uint64_t pause)
 {
-    assert(image->stopped);
-    image->stopped = false;
-    if (!image->ops->resume)
-        return;
-    uint64_t pause = image->ops->resume(image);
     image->pauses.count++;
     image->pauses.total_ns += pause;
     if (pause > image->pauses.longest_ns)
         image->pauses.longest_ns = pause;
 }
 
+void mw_image_resume(struct mw_image *image)
+{
+    assert(image->stopped);
+    image->stopped = false;
+    mw_image_near_forget(image);
+    if (image->ops->resume && !image->has_snapshot)
+        pause_add(image, image->ops->resume(image));
+}
+
+enum mw_status mw_image_snapshot(struct mw_image *image, struct mw_error *err)
+{
+    assert(!image->stopped && !image->has_snapshot);
+    uint64_t pause;
+    if (!image->ops->snapshot)
+        return MW_OK;
+    enum mw_status status = image->ops->snapshot(image, &pause, err);
+    if (status != MW_OK)
+        return status;
+    image->has_snapshot = true;
+    mw_image_near_forget(image);
+    pause_add(image, pause);
+    return MW_OK;
+}
+
+enum mw_status mw_image_snapshot_check(struct mw_image *image, struct mw_error *err)
+{
+    return image->has_snapshot ? image->ops->snapshot_check(image, err) : MW_OK;
+}
+
+void mw_image_snapshot_drop(struct mw_image *image)
+{
+    if (!image->has_snapshot)
+        return;
+    image->stopped = false;
+    image->has_snapshot = false;
+    image->snapshot_lacks_bytes = 0;
+    mw_image_near_forget(image);
+    image->ops->snapshot_drop(image);
+}
+
 enum mw_status mw_image_refresh(struct mw_image *image, struct mw_error *err)
 {
-    return image->ops->refresh ? image->ops->refresh(image, err) : MW_OK;
+    bool can_change = image->ops->refresh && !image->has_snapshot;
+    mw_image_near_forget(image);
+    return can_change ? image->ops->refresh(image, err) : MW_OK;
+}
+
+enum mw_status mw_image_refresh_ranges(struct mw_image *image, struct mw_error *err)
+{
+    bool can_change = image->ops->refresh_ranges && !image->has_snapshot;
+    mw_image_near_forget(image);
+    return can_change ? image->ops->refresh_ranges(image, err) : MW_OK;
 }
 
 void mw_image_auxv_store(struct mw_image *image, uint64_t type, uint64_t value)
@@ -106,6 +156,7 @@ void mw_image_close(struct mw_image *image)
 {
     if (!image)
         return;
+    mw_image_snapshot_drop(image);
     if (image->stopped)
         mw_image_resume(image);
     if (image->ops && image->ops->close)
@@ -114,6 +165,7 @@ void mw_image_close(struct mw_image *image)
     mw_mapping_list_deinit(&image->regions);
     mw_process_deinit(&image->process);
     free(image->threads);
+    mw_vec_deinit(&image->vectors);
     mw_findings_deinit(&image->findings);
     *image = (struct mw_image){0};
 }
@@ -123,11 +175,9 @@ int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region)
     return image->ops->open_file ? image->ops->open_file(image, region) : -1;
 }
 
-/* Is the page's content anywhere but in the one page of zeros? */
-static bool page_has_content(uint8_t flags)
+int mw_image_open_path(struct mw_image *image, const char *path)
 {
-    return (flags & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)) &&
-           !(flags & (MW_PAGE_ZERO | MW_PAGE_GUARD));
+    return image->ops->open_path && path[0] == '/' ? image->ops->open_path(image, path) : -1;
 }
 
 /* Pages [0, count) with their flags cover [address, address + length): read or zero each run of
@@ -137,8 +187,8 @@ static size_t read_runs(struct mw_image *image, mw_addr address, uint8_t *out, s
 {
     size_t page = image->page_size, done = 0;
     for (size_t first = 0, last; first < count; first = last) {
-        bool content = page_has_content(flags[first]);
-        for (last = first + 1; last < count && page_has_content(flags[last]) == content; last++)
+        bool content = mw_page_has_content(flags[first]);
+        for (last = first + 1; last < count && mw_page_has_content(flags[last]) == content; last++)
             ;
         size_t end = last * page - (size_t)(address & (page - 1));
         size_t part = (end < length ? end : length) - done;
@@ -166,7 +216,10 @@ size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buff
         size_t covered = BATCH * page - (size_t)(at - first);
         size_t step = length - done < covered ? length - done : covered;
         size_t count = ((size_t)(at - first) + step + page - 1) / page;
-        if (mw_image_pages(image, first, count, flags, NULL) != MW_OK)
+        enum mw_status status = count <= MW_NEAR_PAGES
+                                    ? mw_image_pages_near(image, first, count, flags)
+                                    : mw_image_pages(image, first, count, flags, NULL);
+        if (status != MW_OK)
             return done;
         size_t got = read_runs(image, at, out + done, step, flags, count);
         done += got;

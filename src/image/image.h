@@ -16,6 +16,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/finding.h"
+#include "image/vectors.h"
 #include "proc/mapping.h"
 #include "proc/process.h"
 
@@ -81,6 +82,11 @@ struct mw_image_ops {
     void (*read)(struct mw_image *image, mw_addr address, void *buffer, size_t length,
                  size_t *got_out);
 
+    /* What read gives, and where that ends what a loader put there when the program began: of
+     * writable data of a module that the source lacks. Returns the bytes from the start that are
+     * known. NULL: the same as read. */
+    size_t (*read_initial)(struct mw_image *image, mw_addr address, void *buffer, size_t length);
+
     /* One byte of enum mw_page per page, start page-aligned. NULL: not known. */
     enum mw_status (*pages)(struct mw_image *image, mw_addr start, size_t page_count,
                             uint8_t *flags_out, struct mw_error *err);
@@ -89,12 +95,24 @@ struct mw_image_ops {
     enum mw_status (*stop)(struct mw_image *image, struct mw_error *err);
     uint64_t (*resume)(struct mw_image *image); /* how long it was held, nanoseconds */
 
+    /* Make a frozen copy of the memory and read from that; give it back. *pause_out: how long the
+     * target was held, nanoseconds. NULL: nothing moves, so there is nothing to copy. */
+    enum mw_status (*snapshot)(struct mw_image *image, uint64_t *pause_out, struct mw_error *err);
+    enum mw_status (*snapshot_check)(struct mw_image *image, struct mw_error *err);
+    void (*snapshot_drop)(struct mw_image *image);
+
     /* Read regions and counters anew (live). NULL: they cannot change. */
     enum mw_status (*refresh)(struct mw_image *image, struct mw_error *err);
+    /* The same for where regions are, without counters: much cheaper on a large process. */
+    enum mw_status (*refresh_ranges)(struct mw_image *image, struct mw_error *err);
 
     /* The file behind a region, checked to be the one that is mapped: a descriptor for the
      * caller, or -1. NULL: files are out of reach. */
     int (*open_file)(struct mw_image *image, const struct mw_mapping *region);
+
+    /* A file by its absolute path as the target sees it, not checked to be anything: a descriptor,
+     * or -1. NULL: the target has no files to look at. */
+    int (*open_path)(struct mw_image *image, const char *path);
 
     void (*close)(struct mw_image *image); /* frees `state` */
 };
@@ -112,8 +130,15 @@ struct mw_image {
 
     struct mw_thread *threads; /* of a core, or of the last stop; ascending by tid when live */
     size_t thread_count;
+    /* Of a core; of the last stop or the snapshot when wants_vectors was set before. */
+    struct mw_vectors vectors;
+    bool wants_vectors;
     bool stopped;
+    uint64_t stop_began_ns; /* monotonic: when this stop was asked for, or the last one */
+    bool has_snapshot;      /* reads and residency are those of one moment, the target runs on */
+    uint64_t snapshot_lacks_bytes; /* memory that the snapshot has not: read as it is now */
     struct mw_pauses pauses;
+    uint64_t near_moment; /* near.h: what is remembered of pages is of this moment; 0: nothing */
 
     mw_addr entry, phdr, base, at_random, vdso; /* auxv; 0 unknown */
 
@@ -145,8 +170,9 @@ size_t mw_image_read_some(struct mw_image *image, mw_addr address, void *buffer,
 size_t mw_image_read_present(struct mw_image *image, mw_addr address, void *buffer, size_t length);
 
 /* Copy exactly length bytes of mapped files (symbol tables, constants): pages that the target has
- * not touched come from the file, so that none is mapped in it for our sake. MW_FAULT. Meant for
- * small reads: one question about residency a page. */
+ * not touched come from the file, so that none is mapped in it for our sake. Of a core that lacks
+ * writable data this is how that data began, relocated, which is why it is for constants only.
+ * MW_FAULT. Meant for small reads: residency is asked for page by page, and remembered (near.h). */
 enum mw_status mw_image_read_mapped(struct mw_image *image, mw_addr address, void *buffer,
                                     size_t length) MW_MUST_CHECK;
 void mw_image_forget_file(struct mw_image *image); /* close the one kept open for it */
@@ -155,6 +181,25 @@ void mw_image_forget_file(struct mw_image *image); /* close the one kept open fo
  * MW_INVALID for a range that is not of whole pages. */
 enum mw_status mw_image_pages(struct mw_image *image, mw_addr start, size_t page_count,
                               uint8_t *flags_out, struct mw_error *err) MW_MUST_CHECK;
+
+/* May memory differ from what it was a moment ago when nobody holds the target still? False for a
+ * core, a text, a test's bytes, and for a live process while a snapshot of it is read. */
+static inline bool mw_image_moves(const struct mw_image *image)
+{
+    return image->kind == MW_IMAGE_LIVE && !image->has_snapshot;
+}
+
+/* Have the live target forked (live_fork.h says what that costs it): from now on reads and
+ * residency are those of the moment of the fork, stop, resume and refresh do nothing, and threads
+ * are those of that moment, with registers. `pauses` counts the one stop that it took. A no-op on
+ * what cannot move. Regions and their counters stay those that were read before.
+ * MW_UNSUPPORTED, MW_LIMIT, MW_PERM, MW_GONE with the reason: nothing has changed. */
+enum mw_status mw_image_snapshot(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
+/* Is all that was read since from the snapshot? MW_GONE when somebody has killed it: what could not
+ * be read then says nothing of the target. Asked before results are believed. */
+enum mw_status mw_image_snapshot_check(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
+/* Read the target itself again. A no-op without a snapshot. */
+void mw_image_snapshot_drop(struct mw_image *image);
 
 /* Hold the target still; a no-op on what cannot move. Pairs with mw_image_resume(). The time
  * between them goes into `pauses`. */
@@ -165,9 +210,19 @@ void mw_image_resume(struct mw_image *image);
  * `process` are void afterwards. On failure they stay what they were. MW_GONE. */
 enum mw_status mw_image_refresh(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
 
-/* A read-only descriptor of the file behind region, through the target's own root and checked by
- * device and inode; -1 when it cannot be had. The caller closes it. */
+/* The same without counters, which are not known then (flags of regions are kept from before):
+ * between two stops of one walk. Followed by mw_image_refresh() before counters are asked for. */
+enum mw_status mw_image_refresh_ranges(struct mw_image *image, struct mw_error *err) MW_MUST_CHECK;
+
+/* A read-only descriptor of the file behind region, checked to be the one that is mapped (of a live
+ * process by its inode, of a core by its build-id); -1 when it cannot be had. The caller closes it.
+ */
 int mw_image_open_file(struct mw_image *image, const struct mw_mapping *region);
+
+/* A read-only descriptor of the regular file at an absolute path in the target's own file system,
+ * never outside of it; -1 when there is none or no target. Whose it is and what it holds is for the
+ * caller to check. The caller closes it. */
+int mw_image_open_path(struct mw_image *image, const char *path);
 
 /* The region that holds address, or NULL. */
 static inline const struct mw_mapping *mw_image_region(const struct mw_image *image,

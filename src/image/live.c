@@ -35,12 +35,12 @@ enum {
     KTHREADD_PID = 2, /* the parent of all kernel threads */
 };
 
-/* State letter in the text of a stat file, 0 unknown. */
-static char state_of_stat(int dir_fd, const char *path)
+char mw_live_task_state(int dir_fd, const char *path)
 {
     char text[STAT_BYTES];
     MW_CLOSE int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? mw_io_pread_full(fd, text, sizeof text - 1, 0) : -1;
+    /* One read: each goes through all threads for their sums. */
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
     if (got <= 0)
         return 'X';
     text[got] = '\0';
@@ -50,7 +50,7 @@ static char state_of_stat(int dir_fd, const char *path)
 
 bool mw_live_is_gone(const struct mw_live *live)
 {
-    char state = state_of_stat(live->memory_fd, "stat");
+    char state = mw_live_task_state(live->memory_fd, "stat");
     return state == 'X' || state == 'Z';
 }
 
@@ -89,21 +89,16 @@ void mw_live_hint_denied(const struct mw_live *live, struct mw_error *err)
 
 /* -- the mappings ---------------------------------------------------------------------------- */
 
-/* The text of smaps, or of maps where smaps is missing or forbidden. */
-static enum mw_status read_mappings_text(const struct mw_live *live, char **text_out,
-                                         size_t *length_out, bool *has_counters_out,
-                                         struct mw_error *err)
+/* The mappings by one of the two texts. *length_out: of the text. */
+static enum mw_status read_mappings(const struct mw_live *live, const char *name,
+                                    struct mw_mapping_list *list_out, struct mw_findings *findings,
+                                    uint64_t *length_out, struct mw_error *err)
 {
-    *has_counters_out = true;
-    enum mw_status status = mw_io_read_file_at(live->memory_fd, "smaps", MW_LIMIT_PROC_TEXT_BYTES,
-                                               text_out, length_out, err);
-    if (status == MW_OK || status == MW_NOMEM)
-        return status;
-    *has_counters_out = false;
-    return mw_io_read_file_at(live->memory_fd, "maps", MW_LIMIT_PROC_TEXT_BYTES, text_out,
-                              length_out, NULL) == MW_OK
-               ? MW_OK
-               : status;
+    *length_out = 0;
+    MW_CLOSE int fd = openat(live->memory_fd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return mw_fail_errno(err, errno, "cannot open '%s'", name);
+    return mw_smaps_read(fd, list_out, findings, length_out, err);
 }
 
 /* What can still be said of a process whose mappings we may not see. */
@@ -137,22 +132,27 @@ static enum mw_status load_regions(struct mw_image *image, const struct mw_proce
                                    struct mw_error *err)
 {
     struct mw_live *live = mw_live_of(image);
-    MW_FREE char *text = NULL;
-    size_t length = 0;
-    bool has_counters;
-    enum mw_status status = read_mappings_text(live, &text, &length, &has_counters, err);
-    if (status == MW_PERM)
-        return fail_denied(live, process, err);
-    if (mw_live_is_gone(live) || (status == MW_OK && length == 0))
-        return mw_fail(err, MW_GONE, "process %d has exited", live->pid);
-    if (status != MW_OK)
-        return status;
-    struct mw_mapping_list regions;
+    struct mw_mapping_list regions = {0};
     struct mw_findings findings = {0};
-    status = mw_smaps_parse(text, length, &regions, &findings, err);
-    if (status == MW_OK)
+    uint64_t length;
+    bool has_counters = true;
+    enum mw_status status = read_mappings(live, "smaps", &regions, &findings, &length, err);
+    if (status != MW_OK && status != MW_NOMEM && length == 0 &&
+        read_mappings(live, "maps", &regions, &findings, &length, NULL) == MW_OK) {
+        has_counters = false;
+        status = MW_OK;
+    }
+    bool is_empty = status == MW_INVALID && length == 0;
+    bool is_gone = status != MW_PERM && (is_empty || mw_live_is_gone(live));
+    if (status == MW_OK && !is_gone)
         findings_replace(&image->findings, &findings);
     mw_findings_deinit(&findings);
+    if (status != MW_OK || is_gone)
+        mw_mapping_list_deinit(&regions);
+    if (status == MW_PERM)
+        return fail_denied(live, process, err);
+    if (is_gone)
+        return mw_fail(err, MW_GONE, "process %d has exited", live->pid);
     if (status != MW_OK) {
         mw_error_prefix(err, "cannot read the mappings of process %d", live->pid);
         return status;
@@ -247,7 +247,7 @@ static void live_close(struct mw_image *image)
     struct mw_live *live = mw_live_of(image);
     if (live->memory_fd >= 0 && live->memory_fd != live->dir_fd)
         close(live->memory_fd);
-    const int fds[] = {live->proc_fd, live->dir_fd, live->mem_fd, live->pagemap_fd};
+    const int fds[] = {live->proc_fd, live->dir_fd, live->source.mem_fd, live->source.pagemap_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -270,7 +270,7 @@ static bool find_running_thread(struct mw_live *live)
         if (entry->d_name[0] == '.')
             continue;
         int task = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        char state = task >= 0 ? state_of_stat(task, "stat") : 'X';
+        char state = task >= 0 ? mw_live_task_state(task, "stat") : 'X';
         found = state != 'X' && state != 'Z';
         if (found) {
             live->memory_fd = task;
@@ -332,14 +332,54 @@ static enum mw_status live_refresh(struct mw_image *image, struct mw_error *err)
     return MW_OK;
 }
 
+/* Flags that /proc/PID/maps does not tell stay what they were where a region still is; and whether
+ * a fork shares its pages. */
+static void flags_carry(const struct mw_mapping_list *from, struct mw_mapping_list *to)
+{
+    for (size_t i = 0; i < to->count; i++) {
+        struct mw_mapping *map = &to->items[i];
+        const struct mw_mapping *before = mw_mapping_find(from, map->start);
+        if (!before || before->perms != map->perms)
+            continue;
+        map->vm_flags = before->vm_flags;
+        if (mw_mapping_forked_bytes(before) > 0)
+            map->vm_flags |= MW_VM_FORKED;
+        map->has_vm_flags = before->has_vm_flags;
+    }
+}
+
+static enum mw_status live_refresh_ranges(struct mw_image *image, struct mw_error *err)
+{
+    struct mw_live *live = mw_live_of(image);
+    struct mw_mapping_list regions = {0};
+    uint64_t length;
+    enum mw_status status = read_mappings(live, "maps", &regions, NULL, &length, err);
+    if (mw_live_is_gone(live) || (status == MW_INVALID && length == 0)) {
+        mw_mapping_list_deinit(&regions);
+        return mw_fail(err, MW_GONE, "process %d has exited", live->pid);
+    }
+    if (status != MW_OK)
+        return status;
+    flags_carry(&image->regions, &regions);
+    mw_mapping_list_deinit(&image->regions);
+    image->regions = regions;
+    image->can &= ~(unsigned)MW_CAN_COUNTERS;
+    return MW_OK;
+}
+
 static const struct mw_image_ops live_ops = {
     .name = "live",
     .read = mw_live_read,
     .pages = mw_live_pages,
     .stop = mw_live_stop,
     .resume = mw_live_resume,
+    .snapshot = mw_live_snapshot,
+    .snapshot_check = mw_live_snapshot_check,
+    .snapshot_drop = mw_live_snapshot_drop,
     .refresh = live_refresh,
+    .refresh_ranges = live_refresh_ranges,
     .open_file = mw_live_open_file,
+    .open_path = mw_live_open_path,
     .close = live_close,
 };
 
@@ -383,6 +423,7 @@ static enum mw_status open_all(struct mw_image *image, const struct mw_image_ope
         status = load_regions(image, &image->process, err);
     if (status != MW_OK)
         return status;
+    live->source.tid = live->memory_tid;
     load_arch(image, live);
     load_auxv(image, live);
     if (options && options->need_read)
@@ -405,8 +446,7 @@ enum mw_status mw_image_open_live(int32_t pid, const struct mw_image_open_option
         .proc_fd = -1,
         .dir_fd = -1,
         .memory_fd = -1,
-        .mem_fd = -1,
-        .pagemap_fd = -1,
+        .source = {.mem_fd = -1, .pagemap_fd = -1},
         .pid = pid,
     };
     struct mw_image image = {

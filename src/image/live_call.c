@@ -128,6 +128,10 @@ static enum mw_status round_load(struct mw_live_call_state *call, struct mw_erro
         return code;
     if (is_32_bit(&call->maps))
         return mw_fail(err, MW_UNSUPPORTED, "process %d runs 32-bit code", call->pid);
+    if (call->step_count && call->restorer == 0)
+        code = mw_live_syscall_find(call->memory_tid, &call->maps, &call->req.function, err);
+    if (code != MW_OK)
+        return code;
     const struct mw_mapping *map = mw_mapping_find(&call->maps, call->req.function);
     if (!map || !(map->perms & MW_PERM_EXEC))
         return mw_fail_at(err, MW_INVALID, call->req.function,
@@ -136,6 +140,16 @@ static enum mw_status round_load(struct mw_live_call_state *call, struct mw_erro
     if (call->restorer != 0)
         return MW_OK;
     return mw_live_restorer_find(call->memory_tid, &call->maps, &call->restorer, err);
+}
+
+/* In a tracer thread that ends, and so lets the thread go, before this returns. */
+static enum mw_status try_run(struct mw_live_call_state *call, struct mw_error *err)
+{
+    struct mw_tracer tracer;
+    enum mw_status code = mw_tracer_start(&tracer, mw_live_call_try, call, err);
+    if (code == MW_OK)
+        mw_tracer_join(&tracer);
+    return code;
 }
 
 /* One round over the best threads. *first_error keeps the reason of the best one. */
@@ -149,16 +163,14 @@ static enum mw_status round_run(struct mw_live_call_state *call, unsigned round,
     size_t count = candidates_choose(call, list, THREADS_PER_ROUND);
     call->outcome = MW_LIVE_NEXT;
     for (size_t i = 0; i < count && call->outcome == MW_LIVE_NEXT; i++) {
-        struct mw_tracer tracer;
         call->frame = (struct mw_live_frame){
             .pid = call->pid, .tid = list[i].tid, .restorer = call->restorer};
         call->ease_accepted = round > 0                      ? MW_EASE_LOST
                               : list[i].ease > MW_EASE_EINTR ? list[i].ease
                                                              : MW_EASE_EINTR;
-        code = mw_tracer_start(&tracer, mw_live_call_try, call, err);
+        code = call->run_try ? call->run_try(call, err) : try_run(call, err);
         if (code != MW_OK)
             return code;
-        mw_tracer_join(&tracer);
         if (err && (i == 0 || call->outcome == MW_LIVE_FAILED))
             *err = call->error;
     }
@@ -219,13 +231,10 @@ static enum mw_status call_run(struct mw_live_call_state *call, struct mw_error 
     return MW_LIMIT;
 }
 
-enum mw_status mw_live_call(pid_t pid, const struct mw_live_call_request *request,
-                            struct mw_live_call_result *out, struct mw_error *err)
+enum mw_status mw_live_call_run(struct mw_live_call_state *call, pid_t pid,
+                                const struct mw_live_call_request *request, struct mw_error *err)
 {
     struct mw_error spare;
-    MW_FREE struct mw_live_call_state *call = mw_calloc(1, sizeof *call);
-    if (!call)
-        return mw_fail(err, MW_NOMEM, "out of memory");
     call->pid = pid;
     enum mw_status code = request_check(pid, request, &call->req, err);
     if (code != MW_OK)
@@ -237,6 +246,16 @@ enum mw_status mw_live_call(pid_t pid, const struct mw_live_call_request *reques
     munlock(&call->frame, sizeof call->frame);
     mw_mapping_list_deinit(&call->maps);
     mw_tracer_tasks_deinit(&call->tasks);
+    return code;
+}
+
+enum mw_status mw_live_call(pid_t pid, const struct mw_live_call_request *request,
+                            struct mw_live_call_result *out, struct mw_error *err)
+{
+    MW_FREE struct mw_live_call_state *call = mw_calloc(1, sizeof *call);
+    if (!call)
+        return mw_fail(err, MW_NOMEM, "out of memory");
+    enum mw_status code = mw_live_call_run(call, pid, request, err);
     if (code == MW_OK)
         *out = call->result;
     return code;

@@ -29,7 +29,25 @@ struct mw_live_frame {
     uint64_t call_mask;            /* what it blocks in the function; never equal to mask, so the
                                     * mask in force tells whether the function has ended */
     size_t size;                   /* end - start: bytes used */
-    _Alignas(64) uint8_t bytes[MW_LIVE_FRAME_BYTES_MAX + 2048];
+    _Alignas(64) uint8_t bytes[MW_LIVE_FRAME_BYTES_MAX + 8192];
+};
+
+/* One system call of a chain: made by `syscall; ret` with a signal frame as its whole state, it
+ * returns into the frame of the next step. So the kernel alone takes the thread from step to step,
+ * and a task that one of them makes goes its own way from the stack that it is given. */
+enum { MW_LIVE_STEPS_MAX = 8, MW_LIVE_STEP_BACK = MW_LIVE_STEPS_MAX };
+struct mw_live_step {
+    int number;
+    struct mw_live_step_arg {
+        enum {
+            MW_STEP_VALUE,
+            MW_STEP_FRAME,  /* the address of step `value`: a stack for a new task */
+            MW_STEP_NUMBER, /* of the number that step `value` will make, `offset` bytes into it */
+            MW_STEP_ARG,    /* of the first argument of step `value` */
+        } kind;
+        uint64_t value, offset;
+    } args[6];
+    unsigned next; /* index of the step after it, or MW_LIVE_STEP_BACK: what the thread did */
 };
 
 /* Find `mov $15, %rax; syscall` in the executable mappings of the process of tid, the C library's
@@ -37,12 +55,22 @@ struct mw_live_frame {
 enum mw_status mw_live_restorer_find(pid_t tid, const struct mw_mapping_list *maps,
                                      mw_addr *restorer_out, struct mw_error *err) MW_MUST_CHECK;
 
+/* Find `syscall; ret` likewise (getpid and its like in every C library). */
+enum mw_status mw_live_syscall_find(pid_t tid, const struct mw_mapping_list *maps,
+                                    mw_addr *code_out, struct mw_error *err) MW_MUST_CHECK;
+
 /* Build the frame for frame->regs and frame->restorer below the stack pointer; sets start, end, sp,
  * size, bytes, the masks and entry. Nothing is written to the target. MW_UNSUPPORTED, MW_GONE,
  * MW_LIMIT when this thread cannot be taken now. */
 enum mw_status mw_live_frame_build(struct mw_live_frame *frame, mw_addr function,
                                    const uint64_t *args, size_t args_count,
                                    struct mw_error *err) MW_MUST_CHECK;
+
+/* The same for a chain of system calls that begins with steps[0], every signal blocked but those
+ * that cannot be. syscall_ret: what mw_live_syscall_find() found. */
+enum mw_status mw_live_frame_build_chain(struct mw_live_frame *frame, mw_addr syscall_ret,
+                                         const struct mw_live_step *steps, size_t count,
+                                         struct mw_error *err) MW_MUST_CHECK;
 
 /* Enter the function, when bytes are in the target: the register write (which commits), then block
  * signals. False: not entered, the thread is as it was. */

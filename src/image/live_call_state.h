@@ -1,8 +1,9 @@
 /* image/live_call_state.h: one call while it is made. Private to live_call*.c.
  *
  * live_call.c chooses threads in rounds; live_call_try.c borrows one, in a tracer thread of its
- * own; live_call_stack.c says whether it is on its own stack and has room; live_call_watch.c waits
- * for the function's end; live_call_<arch>.c builds the frames. */
+ * own (live_fork.c does the same for a chain of system calls that forks); live_call_stack.c says
+ * whether it is on its own stack and has room; live_call_watch.c waits for the function's end;
+ * live_call_<arch>.c builds the frames. */
 #ifndef MW_IMAGE_LIVE_CALL_STATE_H
 #define MW_IMAGE_LIVE_CALL_STATE_H
 
@@ -30,12 +31,30 @@ struct mw_live_call_state {
     pid_t memory_tid; /* a thread through which the memory can be read */
     enum mw_tracer_ease ease_accepted;
 
+    /* A chain of system calls instead of a function: req.function is then looked for. */
+    const struct mw_live_step *steps;
+    size_t step_count;
+
+    /* Try the thread frame.tid, in a tracer thread; NULL: mw_live_call_try(). */
+    enum mw_status (*run_try)(struct mw_live_call_state *call, struct mw_error *err);
+    void *run_user;
+
     enum mw_live_outcome outcome; /* of one try */
     struct mw_error error;
     struct mw_live_call_result result;
     struct mw_live_frame frame;
     uint8_t stack[MW_LIVE_SCAN_BYTES];
 };
+
+/* Fill defaults, check the target, go round its threads until one has been used. req, steps,
+ * run_try are the caller's. As mw_live_call(). */
+enum mw_status mw_live_call_run(struct mw_live_call_state *call, pid_t pid,
+                                const struct mw_live_call_request *request, struct mw_error *err);
+
+/* The first half of a try, in a tracer thread: stop the thread, see whether it is fit, build its
+ * frame. Nothing is written. False: outcome and error are set, the thread is let go by the end of
+ * the tracer thread. */
+bool mw_live_call_borrow(struct mw_live_call_state *call);
 
 /* One try with thread state->frame.tid; run in a tracer thread, whose end lets it go. Sets outcome,
  * error and result. */

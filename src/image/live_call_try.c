@@ -53,6 +53,8 @@ static bool try_stop(struct mw_live_call_state *call)
         case MW_TRACER_GONE:
             mw_fail(&call->error, MW_GONE, "thread %d of process %d has exited", tid, call->pid);
             return false;
+        case MW_TRACER_CLONE: /* options that are not set here */
+        case MW_TRACER_SYSCALL:
         case MW_TRACER_NONE:
             break;
         }
@@ -125,8 +127,10 @@ static bool try_accept(struct mw_live_call_state *call)
     struct mw_live_handler handler = handler_find(call, &stack, sp);
     if (handler.other_stack)
         return refuse(call, "runs a signal handler on an alternate stack");
-    code = mw_live_frame_build(frame, call->req.function, call->req.args, call->req.args_count,
-                               &call->error);
+    code = call->step_count ? mw_live_frame_build_chain(frame, call->req.function, call->steps,
+                                                        call->step_count, &call->error)
+                            : mw_live_frame_build(frame, call->req.function, call->req.args,
+                                                  call->req.args_count, &call->error);
     if (code != MW_OK) {
         call->outcome = code == MW_UNSUPPORTED ? MW_LIVE_FAILED : MW_LIVE_NEXT;
         return false;
@@ -148,23 +152,31 @@ static bool try_accept(struct mw_live_call_state *call)
     return true;
 }
 
+bool mw_live_call_borrow(struct mw_live_call_state *call)
+{
+    struct mw_live_frame *frame = &call->frame;
+    call->outcome = MW_LIVE_NEXT;
+    if (!try_stop(call))
+        return false;
+    if (!try_accept(call)) {
+        mw_tracer_soften(frame->tid, &frame->regs.now, true);
+        return false;
+    }
+    call->result.stops = 0;
+    return true;
+}
+
 void mw_live_call_try(void *user)
 {
     struct mw_live_call_state *call = user;
     struct mw_live_frame *frame = &call->frame;
     uint64_t began_ns = mw_clock_monotonic_ns();
-    call->outcome = MW_LIVE_NEXT;
-    if (!try_stop(call))
+    if (!mw_live_call_borrow(call))
         return;
-    if (!try_accept(call)) {
-        mw_tracer_soften(frame->tid, &frame->regs.now, true);
-        return;
-    }
     if (!mw_tracer_write(call->frame.tid, frame->start, frame->bytes, frame->size)) {
         refuse(call, "has a stack that cannot be written");
         return;
     }
-    call->result.stops = 0;
     if (!mw_live_frame_enter(frame)) {
         mw_fail_errno(&call->error, errno, "cannot set the registers of thread %d", frame->tid);
         call->outcome = MW_LIVE_FAILED;

@@ -67,6 +67,8 @@ static bool watch_event(struct mw_live_call_state *call, struct mw_tracer_stop s
     case MW_TRACER_TRAP:
     case MW_TRACER_SIGNAL:
     case MW_TRACER_GROUP_STOP:
+    case MW_TRACER_CLONE:
+    case MW_TRACER_SYSCALL:
         break;
     }
     call->result.stops++;

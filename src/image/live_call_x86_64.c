@@ -31,12 +31,15 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/io.h"
+#include "image/live.h"
 
 #include <asm/unistd_64.h>
 #include <assert.h>
 #include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -56,7 +59,7 @@ enum {
     XFEATURE_PKRU = 9,
     XFEATURE_AMX_TILES = 18, /* dynamic: only after a thread has used it */
     XFEATURE_COUNT = 63,
-    RESTORER_BYTES_MAX = 9,
+    CODE_BYTES_MAX = 9, /* of what is looked for; the restorer */
     RESTORER_TAIL_BYTES = 6,
     SCAN_STEP = 1 << 20,
     PTRACE_GET_RSEQ = 0x420f, /* PTRACE_GET_RSEQ_CONFIGURATION, Linux 5.13 */
@@ -136,15 +139,55 @@ static bool restorer_in(const uint8_t *code, size_t length, size_t *offset_out)
     return false;
 }
 
-static mw_addr restorer_in_mapping(pid_t tid, const struct mw_mapping *map, uint8_t *buffer)
+/* 0f 05 c3 */
+static bool syscall_ret_in(const uint8_t *code, size_t length, size_t *offset_out)
 {
+    static const uint8_t wanted[] = {0x0f, 0x05, 0xc3};
+    const uint8_t *hit = memmem(code, length, wanted, sizeof wanted);
+    if (hit)
+        *offset_out = (size_t)(hit - code);
+    return hit != NULL;
+}
+
+/* Code that is looked for: `match` finds the first place, where at least `length` bytes tell it. */
+struct code {
+    bool (*match)(const uint8_t *bytes, size_t length, size_t *offset_out);
+    size_t length;
+};
+
+/* Bytes of code: those of the file where it can be had, since reading them from the target would
+ * put pages into its page table that it has never used. */
+static bool code_read(pid_t tid, int file_fd, const struct mw_mapping *map, mw_addr at,
+                      uint8_t *buffer, size_t length)
+{
+    if (file_fd >= 0 && mw_io_pread_full(file_fd, buffer, length,
+                                         map->offset + (at - map->start)) == (ssize_t)length)
+        return true;
+    return mw_tracer_read(tid, at, buffer, length);
+}
+
+/* Is what was found in a file what the target has in memory? */
+static bool code_is_there(pid_t tid, mw_addr at, const uint8_t *bytes, size_t length)
+{
+    uint8_t there[CODE_BYTES_MAX];
+    assert(length <= sizeof there);
+    return mw_tracer_read(tid, at, there, length) && memcmp(there, bytes, length) == 0;
+}
+
+static mw_addr code_in_mapping(pid_t tid, const struct mw_mapping *map, const struct code *code,
+                               uint8_t *buffer)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d", tid);
+    MW_CLOSE int task = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    MW_CLOSE int file = task >= 0 ? mw_live_open_mapped(task, map) : -1;
     size_t offset;
-    for (mw_addr at = map->start; at < map->end; at += SCAN_STEP - RESTORER_BYTES_MAX) {
+    for (mw_addr at = map->start; at < map->end; at += SCAN_STEP - CODE_BYTES_MAX) {
         size_t length = map->end - at < SCAN_STEP ? (size_t)(map->end - at) : SCAN_STEP;
-        if (!mw_tracer_read(tid, at, buffer, length))
+        if (!code_read(tid, file, map, at, buffer, length))
             return 0;
-        if (restorer_in(buffer, length, &offset))
-            return at + offset;
+        if (code->match(buffer, length, &offset))
+            return code_is_there(tid, at + offset, buffer + offset, code->length) ? at + offset : 0;
         if (map->end - at <= SCAN_STEP)
             break;
     }
@@ -159,8 +202,8 @@ static bool is_libc(const struct mw_mapping *map)
                     strncmp(base, "/ld-musl-", 9) == 0);
 }
 
-enum mw_status mw_live_restorer_find(pid_t tid, const struct mw_mapping_list *maps,
-                                     mw_addr *restorer_out, struct mw_error *err)
+static enum mw_status code_find(pid_t tid, const struct mw_mapping_list *maps,
+                                const struct code *code, mw_addr *address_out, struct mw_error *err)
 {
     MW_FREE uint8_t *buffer = mw_calloc(SCAN_STEP, 1);
     if (!buffer)
@@ -170,15 +213,36 @@ enum mw_status mw_live_restorer_find(pid_t tid, const struct mw_mapping_list *ma
             const struct mw_mapping *map = &maps->items[i];
             if (!(map->perms & MW_PERM_EXEC) || map->name[0] != '/' || is_libc(map) != (pass == 0))
                 continue;
-            mw_addr found = restorer_in_mapping(tid, map, buffer);
+            mw_addr found = code_in_mapping(tid, map, code, buffer);
             if (found) {
-                *restorer_out = found;
+                *address_out = found;
                 return MW_OK;
             }
         }
     }
+    return MW_NOT_FOUND;
+}
+
+enum mw_status mw_live_restorer_find(pid_t tid, const struct mw_mapping_list *maps,
+                                     mw_addr *restorer_out, struct mw_error *err)
+{
+    static const struct code restorer = {restorer_in, RESTORER_TAIL_BYTES + 1};
+    enum mw_status code = code_find(tid, maps, &restorer, restorer_out, err);
+    if (code != MW_NOT_FOUND)
+        return code;
     return mw_fail(err, MW_UNSUPPORTED,
                    "thread %d has no signal return sequence in its code: cannot call into it", tid);
+}
+
+enum mw_status mw_live_syscall_find(pid_t tid, const struct mw_mapping_list *maps,
+                                    mw_addr *code_out, struct mw_error *err)
+{
+    static const struct code syscall_ret = {syscall_ret_in, 3};
+    enum mw_status code = code_find(tid, maps, &syscall_ret, code_out, err);
+    if (code != MW_NOT_FOUND)
+        return code;
+    return mw_fail(err, MW_UNSUPPORTED,
+                   "thread %d has no system call followed by a return in its code", tid);
 }
 
 /* Size of the standard-format area for a set of features: the kernel's xstate_calculate_size(). */
@@ -305,9 +369,9 @@ static void regs_return_to(struct user_regs_struct *regs, const struct mw_live_f
 }
 
 /* A mask that nobody else has in this thread: while it is in force, the function runs. */
-static uint64_t call_mask(uint64_t own)
+static uint64_t call_mask(uint64_t own, uint64_t left_open)
 {
-    uint64_t mask = ~signals_left_open;
+    uint64_t mask = ~left_open;
     return mask != own ? mask : mask & ~(1ull << (SIGSTKFLT - 1)); /* a signal nobody sends */
 }
 
@@ -331,8 +395,10 @@ static bool mask_is_hidden(const struct mw_tracer_regs *regs)
     return major < 5 || (major == 5 && minor < 1);
 }
 
-/* Addresses of the parts, from the top down. False: the address space ends. */
-static bool frame_place(struct mw_live_frame *frame, size_t xstate_bytes, mw_addr *fpstate_out)
+/* Addresses of the parts, from the top down, with `count` frames before the last. False: the
+ * address space ends. */
+static bool frame_place(struct mw_live_frame *frame, size_t xstate_bytes, size_t count,
+                        mw_addr *fpstate_out)
 {
     const mw_addr sp = frame->regs.now.rsp;
     if (sp < sizeof frame->bytes + RED_ZONE_BYTES)
@@ -341,19 +407,19 @@ static bool frame_place(struct mw_live_frame *frame, size_t xstate_bytes, mw_add
     mw_addr fpstate =
         (frame->end - xstate_bytes - XSTATE_MAGIC2_BYTES) & ~(mw_addr)(XSTATE_ALIGN - 1);
     frame->sp = ((fpstate - sizeof(struct rt_frame)) & ~(mw_addr)15) - 8;
-    frame->start = frame->sp - sizeof(struct rt_frame);
+    frame->start = frame->sp - count * sizeof(struct rt_frame);
     frame->size = (size_t)(frame->end - frame->start);
     assert(frame->sp % 16 == 8 && frame->size <= sizeof frame->bytes);
     *fpstate_out = fpstate;
     return true;
 }
 
-enum mw_status mw_live_frame_build(struct mw_live_frame *frame, mw_addr function,
-                                   const uint64_t *args, size_t args_count, struct mw_error *err)
+/* What every frame needs: the masks, the places of `count` frames and of BACK, which is filled. */
+static enum mw_status frame_begin(struct mw_live_frame *frame, size_t count, uint64_t left_open,
+                                  struct mw_error *err)
 {
     _Alignas(64) uint8_t xstate[MW_LIVE_FRAME_BYTES_MAX] = {0};
-    struct user_regs_struct entry;
-    struct rt_frame frames[2];
+    struct rt_frame back;
     mw_addr fpstate;
     size_t size;
     if (frame->regs.now.cs != CS_USER_64)
@@ -365,17 +431,81 @@ enum mw_status mw_live_frame_build(struct mw_live_frame *frame, mw_addr function
         return mw_fail(err, MW_LIMIT, "thread %d sleeps with a temporary signal mask", frame->tid);
     if (ptrace(PTRACE_GETSIGMASK, frame->tid, (void *)sizeof frame->mask, &frame->mask) != 0)
         return mw_fail_errno(err, errno, "cannot read the signal mask of thread %d", frame->tid);
-    if (!frame_place(frame, size, &fpstate))
+    if (!frame_place(frame, size, count, &fpstate))
         return mw_fail(err, MW_LIMIT, "thread %d has no stack", frame->tid);
-    frame->call_mask = call_mask(frame->mask);
-    function_regs(&entry, frame, function, args, args_count);
-    frame_fill(&frames[0], &entry, frame->restorer, 0, frame->call_mask);
-    frame_fill(&frames[1], &frame->regs.resumed, frame->restorer, fpstate, frame->mask);
-    static_assert(sizeof frames == 2 * sizeof(struct rt_frame), "one behind the other");
+    frame->call_mask = call_mask(frame->mask, left_open);
     memset(frame->bytes, 0, frame->size);
-    memcpy(frame->bytes, frames, sizeof frames);
+    frame_fill(&back, &frame->regs.resumed, frame->restorer, fpstate, frame->mask);
+    memcpy(frame->bytes + (frame->sp - frame->start), &back, sizeof back);
     memcpy(frame->bytes + (fpstate - frame->start), xstate, size + XSTATE_MAGIC2_BYTES);
     regs_return_to(&frame->entry, frame, frame->start);
+    return MW_OK;
+}
+
+/* Registers at the beginning of the index-th frame. */
+static void frame_put(struct mw_live_frame *frame, size_t index,
+                      const struct user_regs_struct *regs)
+{
+    struct rt_frame one;
+    frame_fill(&one, regs, frame->restorer, 0, frame->call_mask);
+    assert((index + 1) * sizeof one <= frame->size);
+    memcpy(frame->bytes + index * sizeof one, &one, sizeof one);
+}
+
+enum mw_status mw_live_frame_build(struct mw_live_frame *frame, mw_addr function,
+                                   const uint64_t *args, size_t args_count, struct mw_error *err)
+{
+    struct user_regs_struct entry;
+    enum mw_status code = frame_begin(frame, 1, signals_left_open, err);
+    if (code != MW_OK)
+        return code;
+    function_regs(&entry, frame, function, args, args_count);
+    frame_put(frame, 0, &entry);
+    return MW_OK;
+}
+
+static uint64_t step_arg(const struct mw_live_frame *frame, const struct mw_live_step_arg *arg)
+{
+    mw_addr at = frame->start + arg->value * sizeof(struct rt_frame);
+    switch (arg->kind) {
+    case MW_STEP_VALUE:
+        break;
+    case MW_STEP_FRAME:
+        return at;
+    case MW_STEP_NUMBER:
+        return at + offsetof(struct rt_frame, rax) + arg->offset;
+    case MW_STEP_ARG:
+        return at + offsetof(struct rt_frame, rdi);
+    }
+    return arg->value;
+}
+
+enum mw_status mw_live_frame_build_chain(struct mw_live_frame *frame, mw_addr syscall_ret,
+                                         const struct mw_live_step *steps, size_t count,
+                                         struct mw_error *err)
+{
+    const uint64_t left_open = 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1);
+    assert(count > 0 && count <= MW_LIVE_STEPS_MAX);
+    enum mw_status code = frame_begin(frame, count, left_open, err);
+    if (code != MW_OK)
+        return code;
+    for (size_t i = 0; i < count; i++) {
+        const struct mw_live_step *step = &steps[i];
+        struct user_regs_struct regs = frame->regs.now;
+        size_t next = step->next == MW_LIVE_STEP_BACK ? count : step->next;
+        assert(next <= count);
+        regs.rip = syscall_ret;
+        regs.rax = (unsigned long long)step->number;
+        regs.rsp = frame->start + next * sizeof(struct rt_frame);
+        regs.rdi = step_arg(frame, &step->args[0]);
+        regs.rsi = step_arg(frame, &step->args[1]);
+        regs.rdx = step_arg(frame, &step->args[2]);
+        regs.r10 = step_arg(frame, &step->args[3]);
+        regs.r8 = step_arg(frame, &step->args[4]);
+        regs.r9 = step_arg(frame, &step->args[5]);
+        regs.eflags &= ~flags_cleared;
+        frame_put(frame, i, &regs);
+    }
     return MW_OK;
 }
 

@@ -1,12 +1,18 @@
-/* image/live_freeze.c: seize, interrupt, list again until nobody is new.
+/* image/live_freeze.c: seize, interrupt, until the kernel's count of threads is reached.
  *
- *   list ─ SEIZE each ─ INTERRUPT each ─ wait ─┬─ list: new ones? ─ no ─ registers ─ hold ─ end
- *                          ^ pause begins      └── yes: SEIZE, INTERRUPT, wait ──┘
+ *   list ─ SEIZE each ─ INTERRUPT each ─ wait ─ is the count of the group ours? ─ yes ─ registers
+ *    ^                    ^ pause begins           │
+ *    └─────────────────── no ──────────────────────┘
  *
- * A thread can only be made by one that runs, so every round leaves fewer that could. Trusts the
- * kernel. Bounds: ROUNDS_MAX rounds, MW_LIMIT_THREADS threads, arrive_ns of waiting a round.
- * References: ptrace(2) "Attaching and detaching", Linux 6.18 kernel/ptrace.c, kernel/signal.c
- * (do_jobctl_trap, get_signal). */
+ * A list of /proc/PID/task proves nothing: it skips threads while others end, and shows a thread
+ * that is being made before ptrace can find it (ESRCH for one that is alive). The count proves:
+ * a thread can only be made by one that runs; when all that we hold have stopped, and then the
+ * kernel counts as many as we hold and have seen dead, nobody is left who runs.
+ *
+ * Trusts the kernel. Bounds: ROUNDS_MAX rounds, MW_LIMIT_THREADS threads, arrive_ns of waiting.
+ * References: ptrace(2) "Attaching and detaching"; Linux 6.18 kernel/ptrace.c, kernel/signal.c
+ * (do_jobctl_trap, get_signal), kernel/fork.c (copy_process: thread_node before attach_pid),
+ * fs/proc/base.c (proc_task_readdir, proc_task_getattr). */
 #include "image/live_freeze.h"
 
 #include "base/alloc.h"
@@ -24,10 +30,15 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 64 };
+enum {
+    ROUNDS_MAX = 64,
+    STILL_MAX = 10, /* rounds in a row that bring nobody new before we do without the proof */
+    PATH_BYTES = 64,
+};
 static const uint64_t ARRIVE_NS = 50 * 1000 * 1000;
 
 /* One seized thread. */
@@ -51,6 +62,7 @@ struct freeze {
     /* Of the tracer thread. */
     struct mw_tracer_tasks tasks;
     MW_VEC(struct held) held; /* ascending by tid */
+    MW_VEC(pid_t) unseized;   /* of the last list: those that ptrace could not find or seize */
 };
 
 static int held_compare(const void *a, const void *b)
@@ -67,26 +79,15 @@ static struct held *held_find(struct freeze *freeze, size_t count, pid_t tid)
     return bsearch(&key, freeze->held.items, count, sizeof key, held_compare);
 }
 
-/* Names are read while the target runs, but for threads that appear later. */
-static void name_read(const struct freeze *freeze, struct held *held)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/comm", freeze->pid, held->tid);
-    MW_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, held->name, sizeof held->name - 1) : -1;
-    held->name[got > 0 ? got : 0] = '\0';
-    held->name[strcspn(held->name, "\n")] = '\0';
-}
-
 static enum mw_status seize_one(struct freeze *freeze, pid_t tid, struct held *known)
 {
     struct held held = {.tid = tid};
     enum mw_status status = mw_tracer_seize(freeze->pid, tid, &freeze->error);
     if (status != MW_OK)
         return status;
-    if (freeze->options.names)
-        name_read(freeze, &held);
-    if (known) { /* the id of one that has ended, used again */
+    if (freeze->options.names) /* while the target runs, but for threads that appear later */
+        mw_tracer_name_read(freeze->pid, tid, held.name, sizeof held.name);
+    if (known) { /* taken for gone, or its id was used again */
         *known = held;
         return MW_OK;
     }
@@ -102,16 +103,20 @@ static enum mw_status seize_new(struct freeze *freeze, size_t *added_out)
 {
     size_t before = freeze->held.count;
     *added_out = 0;
+    freeze->unseized.count = 0;
     for (size_t i = 0; i < freeze->tasks.count; i++) {
-        struct held *known = held_find(freeze, before, freeze->tasks.items[i]);
+        pid_t tid = freeze->tasks.items[i];
+        struct held *known = held_find(freeze, before, tid);
+        if (tid == freeze->options.skip_tid)
+            continue;
         if (known && !known->gone)
             continue;
-        enum mw_status status = seize_one(freeze, freeze->tasks.items[i], known);
+        enum mw_status status = seize_one(freeze, tid, known);
+        *added_out += status == MW_OK;
         if (status == MW_GONE)
-            continue;
+            status = mw_vec_push(&freeze->unseized, MW_LIMIT_THREADS, tid);
         if (status != MW_OK)
             return status;
-        ++*added_out;
     }
     if (freeze->held.count > 0)
         qsort(freeze->held.items, freeze->held.count, sizeof *freeze->held.items, held_compare);
@@ -144,9 +149,53 @@ static void wait_new(struct freeze *freeze)
     }
 }
 
-/* Stop everybody: until a list shows nobody new. */
+/* How many threads the kernel counts in the group, those that have ended and are not yet released
+ * included: the links of the folder say so, in a microsecond. 0: they do not. */
+static size_t count_group(const struct freeze *freeze)
+{
+    char path[PATH_BYTES];
+    struct stat stat_of;
+    snprintf(path, sizeof path, "/proc/%d/task", freeze->pid);
+    return stat(path, &stat_of) == 0 && stat_of.st_nlink > 2 ? (size_t)stat_of.st_nlink - 2 : 0;
+}
+
+/* Has it ended, and is still counted? Not "can it be found": one that is being made cannot. */
+static bool is_dead(const struct freeze *freeze, pid_t tid)
+{
+    char path[PATH_BYTES], text[256];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", freeze->pid, tid);
+    MW_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    const char *bracket = strrchr(text, ')');
+    return bracket && bracket[1] == ' ' && (bracket[2] == 'Z' || bracket[2] == 'X');
+}
+
+/* Is nobody left that runs? First the count, then the looks: whoever is dead or held afterwards was
+ * so, or ran, when it was counted, so that one whom we do not know makes the count too large. */
+static bool is_complete(struct freeze *freeze)
+{
+    size_t counted = count_group(freeze), known = freeze->options.skip_tid != 0;
+    for (size_t i = 0; i < freeze->held.count; i++) {
+        struct held *held = &freeze->held.items[i];
+        if (!held->arrived && !held->gone && mw_tracer_peek(held->tid).event == MW_TRACER_GONE)
+            held->gone = true;
+        known += held->gone ? is_dead(freeze, held->tid) : 1;
+    }
+    for (size_t i = 0; i < freeze->unseized.count && known < counted; i++) {
+        pid_t tid = freeze->unseized.items[i];
+        if (!held_find(freeze, freeze->held.count, tid))
+            known += is_dead(freeze, tid);
+    }
+    return counted > 0 && known == counted;
+}
+
+/* Stop everybody. Where the kernel never counts as we do, lists that bring nobody new must do. */
 static enum mw_status stop_all(struct freeze *freeze)
 {
+    unsigned still = 0;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         size_t added;
         enum mw_status status = mw_tracer_tasks_list(freeze->pid, &freeze->tasks, &freeze->error);
@@ -154,24 +203,28 @@ static enum mw_status stop_all(struct freeze *freeze)
             status = seize_new(freeze, &added);
         if (status != MW_OK)
             return status;
-        if (added == 0 && freeze->held.count == 0)
-            return mw_fail(&freeze->error, MW_GONE, "process %d has exited", freeze->pid);
-        if (added == 0)
-            return MW_OK;
         interrupt_new(freeze);
         wait_new(freeze);
+        freeze->view.is_counted = is_complete(freeze);
+        still = added == 0 ? still + 1 : 0;
+        if (freeze->view.is_counted || still == STILL_MAX)
+            return MW_OK;
+        if (still > 1)
+            mw_tracer_sleep((uint64_t)1000 << still);
     }
     return mw_fail(&freeze->error, MW_LIMIT,
                    "process %d makes threads faster than they can be stopped", freeze->pid);
 }
 
-static void thread_collect(const struct freeze *freeze, const struct held *held,
-                           struct mw_thread *thread)
+static void thread_collect(struct freeze *freeze, const struct held *held, struct mw_thread *thread)
 {
     *thread = (struct mw_thread){.tid = held->tid};
     memcpy(thread->name, held->name, sizeof thread->name);
-    if (held->arrived && mw_tracer_thread_read(held->tid, thread))
+    if (held->arrived && mw_tracer_thread_read(held->tid, thread)) {
+        if (freeze->options.vectors)
+            mw_tracer_vectors_read(held->tid, &freeze->view.vectors);
         return;
+    }
     struct mw_tracer_syscall seen = mw_tracer_syscall_read(freeze->pid, held->tid);
     if (seen.known && seen.blocked) {
         thread->pc = seen.pc;
@@ -235,7 +288,9 @@ static void freeze_free(struct freeze *freeze)
     sem_destroy(&freeze->end);
     mw_tracer_tasks_deinit(&freeze->tasks);
     mw_vec_deinit(&freeze->held);
+    mw_vec_deinit(&freeze->unseized);
     free(freeze->view.threads);
+    mw_vec_deinit(&freeze->view.vectors);
     free(freeze);
 }
 

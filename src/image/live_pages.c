@@ -13,6 +13,7 @@
  * fs/proc/task_mmu.c of 6.18. */
 #include "image/live.h"
 
+#include "base/bytes.h"
 #include "base/io.h"
 
 #include <assert.h>
@@ -53,10 +54,10 @@ enum {
     HUGE_STEP_BYTES = 2 << 20, /* the smallest size of a huge page */
 };
 
-static bool read_word(const struct mw_live *live, mw_addr address, uint32_t page_size,
+static bool read_word(const struct mw_live_source *source, mw_addr address, uint32_t page_size,
                       uint64_t *word_out)
 {
-    return mw_io_pread_full(live->pagemap_fd, word_out, sizeof *word_out,
+    return mw_io_pread_full(source->pagemap_fd, word_out, sizeof *word_out,
                             address / page_size * sizeof *word_out) == sizeof *word_out;
 }
 
@@ -79,7 +80,7 @@ static uint8_t flags_of_scan(uint64_t categories)
 }
 
 /* Huge pages of a run that are the huge zero page, which older kernels do not mark. */
-static void mark_huge_zero(const struct mw_image *image, const struct mw_live *live,
+static void mark_huge_zero(const struct mw_image *image, const struct mw_live_source *source,
                            const struct scan_run *run, uint8_t *flags)
 {
     mw_addr at = run->start;
@@ -90,7 +91,8 @@ static void mark_huge_zero(const struct mw_image *image, const struct mw_live *l
         size_t first = (size_t)((at - run->start) / image->page_size);
         size_t last = (size_t)((next - run->start) / image->page_size);
         uint64_t word;
-        if (read_word(live, at, image->page_size, &word) && word & WORD_FILE && word & WORD_PRESENT)
+        if (read_word(source, at, image->page_size, &word) && word & WORD_FILE &&
+            word & WORD_PRESENT)
             for (size_t i = first; i < last; i++)
                 flags[i] |= MW_PAGE_ZERO;
         at = next;
@@ -98,10 +100,10 @@ static void mark_huge_zero(const struct mw_image *image, const struct mw_live *l
 }
 
 /* Runs of one answer → flags. A run outside the range asked for is not believed. */
-static void store_runs(const struct mw_image *image, const struct scan_run *runs, size_t count,
-                       mw_addr start, size_t page_count, uint8_t *flags_out)
+static void store_runs(const struct mw_image *image, const struct mw_live_source *source,
+                       const struct scan_run *runs, size_t count, mw_addr start, size_t page_count,
+                       uint8_t *flags_out)
 {
-    const struct mw_live *live = image->state;
     mw_addr end = start + (uint64_t)page_count * image->page_size;
     for (size_t i = 0; i < count; i++) {
         const struct scan_run *run = &runs[i];
@@ -112,13 +114,14 @@ static void store_runs(const struct mw_image *image, const struct scan_run *runs
         memset(flags, value, (size_t)((run->end - run->start) / image->page_size));
         unsigned kind = value & (MW_PAGE_HUGE | MW_PAGE_PRESENT | MW_PAGE_FILE | MW_PAGE_ZERO);
         if (kind == (MW_PAGE_HUGE | MW_PAGE_PRESENT))
-            mark_huge_zero(image, live, run, flags);
+            mark_huge_zero(image, source, run, flags);
     }
 }
 
 /* One call: up to SCAN_RUNS runs from start; negative errno. */
-static long scan_once(const struct mw_live *live, mw_addr start, mw_addr end,
-                      struct scan_run runs[SCAN_RUNS], mw_addr *walked_out)
+static long scan_once(const struct mw_live *live, const struct mw_live_source *source,
+                      mw_addr start, mw_addr end, struct scan_run runs[SCAN_RUNS],
+                      mw_addr *walked_out)
 {
     uint64_t any = SCAN_PRESENT | SCAN_SWAPPED;
     uint64_t wanted = any | SCAN_FILE | SCAN_ZERO | SCAN_HUGE;
@@ -135,7 +138,7 @@ static long scan_once(const struct mw_live *live, mw_addr start, mw_addr end,
         .category_anyof_mask = any,
         .return_mask = wanted,
     };
-    long count = ioctl(live->pagemap_fd, SCAN_IOCTL, &argument);
+    long count = ioctl(source->pagemap_fd, SCAN_IOCTL, &argument);
     if (count < 0)
         return -errno;
     assert(count <= SCAN_RUNS);
@@ -143,15 +146,16 @@ static long scan_once(const struct mw_live *live, mw_addr start, mw_addr end,
     return count;
 }
 
-static enum mw_status pages_scan(const struct mw_image *image, mw_addr start, size_t page_count,
-                                 uint8_t *flags_out, struct mw_error *err)
+static enum mw_status pages_scan(const struct mw_image *image, const struct mw_live_source *source,
+                                 mw_addr start, size_t page_count, uint8_t *flags_out,
+                                 struct mw_error *err)
 {
     const struct mw_live *live = image->state;
     mw_addr end = start + (uint64_t)page_count * image->page_size;
     struct scan_run runs[SCAN_RUNS];
     for (mw_addr at = start; at < end;) {
         mw_addr walked = at;
-        long count = scan_once(live, at, end, runs, &walked);
+        long count = scan_once(live, source, at, end, runs, &walked);
         if (count == -EINTR)
             continue;
         if (count == -EFAULT) /* beyond what a process can map: nothing there */
@@ -159,7 +163,7 @@ static enum mw_status pages_scan(const struct mw_image *image, mw_addr start, si
         if (count < 0)
             return mw_fail_errno(err, (int)-count, "cannot scan the pages of process %d",
                                  live->pid);
-        store_runs(image, runs, (size_t)count, start, page_count, flags_out);
+        store_runs(image, source, runs, (size_t)count, start, page_count, flags_out);
         if (walked <= at || walked > end)
             break;
         at = walked;
@@ -174,7 +178,7 @@ static bool page_is_all_zeros(struct mw_image *image, mw_addr address)
     for (uint32_t done = 0; done < image->page_size; done += (uint32_t)sizeof bytes) {
         size_t got;
         mw_live_read(image, address + done, bytes, sizeof bytes, &got);
-        if (got < sizeof bytes || bytes[0] != 0 || memcmp(bytes, bytes + 1, sizeof bytes - 1) != 0)
+        if (got < sizeof bytes || !mw_bytes_are_zero(bytes, sizeof bytes))
             return false;
     }
     return true;
@@ -207,8 +211,9 @@ static bool is_private_anonymous(const struct mw_mapping *map)
     return map && mw_mapping_is_anonymous(map) && !(map->perms & MW_PERM_SHARED);
 }
 
-static enum mw_status pages_words(struct mw_image *image, mw_addr start, size_t page_count,
-                                  uint8_t *flags_out, struct mw_error *err)
+static enum mw_status pages_words(struct mw_image *image, const struct mw_live_source *source,
+                                  mw_addr start, size_t page_count, uint8_t *flags_out,
+                                  struct mw_error *err)
 {
     const struct mw_live *live = image->state;
     uint64_t words[WORDS_STEP];
@@ -216,7 +221,7 @@ static enum mw_status pages_words(struct mw_image *image, mw_addr start, size_t 
     for (size_t done = 0; done < page_count;) {
         size_t step = page_count - done < WORDS_STEP ? page_count - done : WORDS_STEP;
         mw_addr at = start + done * image->page_size;
-        ssize_t got = mw_io_pread_full(live->pagemap_fd, words, step * sizeof *words,
+        ssize_t got = mw_io_pread_full(source->pagemap_fd, words, step * sizeof *words,
                                        at / image->page_size * sizeof *words);
         if (got < 0)
             return mw_fail_errno(err, errno, "cannot read '/proc/%d/pagemap'", live->pid);
@@ -235,20 +240,30 @@ static enum mw_status pages_words(struct mw_image *image, mw_addr start, size_t 
     return MW_OK;
 }
 
+enum mw_status mw_live_source_pages(struct mw_image *image, const struct mw_live_source *source,
+                                    mw_addr start, size_t page_count, uint8_t *flags_out,
+                                    struct mw_error *err)
+{
+    struct mw_live *live = mw_live_of(image);
+    enum mw_status status = live->scan_works
+                                ? pages_scan(image, source, start, page_count, flags_out, err)
+                                : pages_words(image, source, start, page_count, flags_out, err);
+    /* A scan of an address space that is gone finds nothing; a read of pagemap then ends at 0. */
+    uint64_t word;
+    if (!read_word(source, start, image->page_size, &word) && mw_live_is_gone(live))
+        return mw_fail(err, MW_GONE, "process %d has exited", live->pid);
+    return status;
+}
+
 enum mw_status mw_live_pages(struct mw_image *image, mw_addr start, size_t page_count,
                              uint8_t *flags_out, struct mw_error *err)
 {
     struct mw_live *live = mw_live_of(image);
     if (start >> 63) /* the kernel's half: [vsyscall] has no page that counts */
         return MW_OK;
-    enum mw_status status = live->scan_works
-                                ? pages_scan(image, start, page_count, flags_out, err)
-                                : pages_words(image, start, page_count, flags_out, err);
-    /* A scan of an address space that is gone finds nothing; a read of pagemap then ends at 0. */
-    uint64_t word;
-    if (!read_word(live, start, image->page_size, &word) && mw_live_is_gone(live))
-        return mw_fail(err, MW_GONE, "process %d has exited", live->pid);
-    return status;
+    return live->snapshot
+               ? mw_live_snapshot_pages(image, start, page_count, flags_out, err)
+               : mw_live_source_pages(image, &live->source, start, page_count, flags_out, err);
 }
 
 /* The frame of the zero page, from a page of our own that was read and never written. */
@@ -280,21 +295,23 @@ void mw_live_pages_probe_words(struct mw_image *image)
 void mw_live_pages_probe(struct mw_image *image)
 {
     struct mw_live *live = mw_live_of(image);
-    live->pagemap_fd = openat(live->memory_fd, "pagemap", O_RDONLY | O_CLOEXEC);
-    if (live->pagemap_fd < 0 || image->regions.count == 0)
+    live->source.pagemap_fd = openat(live->memory_fd, "pagemap", O_RDONLY | O_CLOEXEC);
+    if (live->source.pagemap_fd < 0 || image->regions.count == 0)
         return;
     struct scan_run runs[SCAN_RUNS];
     const struct mw_mapping *map = &image->regions.items[0];
     mw_addr walked;
     live->scan_knows_guards = true;
-    long count = scan_once(live, map->start, map->start + image->page_size, runs, &walked);
+    long count =
+        scan_once(live, &live->source, map->start, map->start + image->page_size, runs, &walked);
     if (count == -EINVAL) {
         live->scan_knows_guards = false;
-        count = scan_once(live, map->start, map->start + image->page_size, runs, &walked);
+        count = scan_once(live, &live->source, map->start, map->start + image->page_size, runs,
+                          &walked);
     }
     live->scan_works = count >= 0;
     uint64_t word;
-    if (!live->scan_works && !read_word(live, map->start, image->page_size, &word))
+    if (!live->scan_works && !read_word(&live->source, map->start, image->page_size, &word))
         return;
     if (!live->scan_works)
         mw_live_pages_probe_words(image);

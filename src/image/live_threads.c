@@ -16,6 +16,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
+/* Of a pause that is longer than the default so much is for waiting for threads that are slow to
+ * stop. */
+enum { ARRIVE_SHARE = 4, ARRIVE_FROM_NS = 200000000 };
 enum { PATIENCE = 10, PATIENCE_NS_MIN = 100000000, NICE_URGENT = -20 };
 
 /* On a busy machine the scheduler would take turns with us while the target waits: ask to be served
@@ -35,21 +38,25 @@ static void be_ordinary(struct mw_live *live)
     live->is_urgent = false;
 }
 
-/* Names do not change in a moment: they are read once and kept by thread. */
-static void take_over_names(const struct mw_image *image, struct mw_thread *threads, size_t count)
+/* Names hardly change, and are read once; where a thread's own data is never does, so it is known
+ * of one that sleeps too deeply to be asked this time. */
+static void take_over(const struct mw_image *image, struct mw_thread *threads, size_t count)
 {
     size_t old = 0;
     for (size_t i = 0; i < count; i++) {
         while (old < image->thread_count && image->threads[old].tid < threads[i].tid)
             old++;
-        if (threads[i].name[0] == '\0' && old < image->thread_count &&
-            image->threads[old].tid == threads[i].tid)
+        if (old == image->thread_count || image->threads[old].tid != threads[i].tid)
+            continue;
+        if (threads[i].name[0] == '\0')
             memcpy(threads[i].name, image->threads[old].name, sizeof threads[i].name);
+        if (threads[i].tp == 0)
+            threads[i].tp = image->threads[old].tp;
     }
 }
 
 /* Copy the threads of a freeze into the image; the old ones go. */
-static enum mw_status keep_threads(struct mw_image *image, const struct mw_live_freeze *freeze,
+static enum mw_status keep_threads(struct mw_image *image, struct mw_live_freeze *freeze,
                                    struct mw_error *err)
 {
     struct mw_thread *threads = mw_calloc(freeze->thread_count, sizeof *threads);
@@ -57,10 +64,13 @@ static enum mw_status keep_threads(struct mw_image *image, const struct mw_live_
         return mw_fail(err, MW_NOMEM, "out of memory for %zu threads", freeze->thread_count);
     if (freeze->thread_count > 0)
         memcpy(threads, freeze->threads, freeze->thread_count * sizeof *threads);
-    take_over_names(image, threads, freeze->thread_count);
+    take_over(image, threads, freeze->thread_count);
     free(image->threads);
     image->threads = threads;
     image->thread_count = freeze->thread_count;
+    mw_vec_deinit(&image->vectors);
+    image->vectors = freeze->vectors;
+    freeze->vectors = (struct mw_vectors){0};
     return MW_OK;
 }
 
@@ -76,7 +86,9 @@ enum mw_status mw_live_stop(struct mw_image *image, struct mw_error *err)
         pause_ns_max = PATIENCE_NS_MIN / PATIENCE;
     const struct mw_live_freeze_options options = {
         .hold_ns = pause_ns_max < UINT64_MAX / PATIENCE ? pause_ns_max * PATIENCE : 0,
+        .arrive_ns = pause_ns_max > ARRIVE_FROM_NS ? pause_ns_max / ARRIVE_SHARE : 0,
         .names = image->thread_count == 0,
+        .vectors = image->wants_vectors,
     };
     struct mw_live_freeze *freeze;
     be_urgent(live);
@@ -91,6 +103,9 @@ enum mw_status mw_live_stop(struct mw_image *image, struct mw_error *err)
         be_ordinary(live);
         return status;
     }
+    if (!freeze->is_counted)
+        mw_finding_add(&image->findings, "threads-uncounted", 0, 0,
+                       "a thread of the target may have run on while it was read");
     live->freeze = freeze;
     image->can |= MW_CAN_REGISTERS;
     return MW_OK;

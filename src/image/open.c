@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "image/core.h"
+#include "proc/cgroup_tree.h"
 #include "proc/smaps.h"
 
 #include <assert.h>
@@ -27,13 +28,14 @@ static bool is_all_digits(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
 }
 
-/* A number too large for a pid becomes INT32_MAX, which no process has. */
-static int32_t parse_pid(const char *text)
+/* False when the number is too large for a pid. */
+static bool parse_pid(const char *text, int32_t *pid_out)
 {
     int64_t pid = 0;
     for (; *text && pid <= INT32_MAX; text++)
         pid = pid * 10 + (*text - '0');
-    return pid > INT32_MAX ? INT32_MAX : (int32_t)pid;
+    *pid_out = pid > INT32_MAX ? 0 : (int32_t)pid;
+    return pid <= INT32_MAX;
 }
 
 static bool begins(const char *bytes, size_t length, const char *magic, size_t magic_length)
@@ -110,9 +112,13 @@ static enum mw_status open_spooled(const struct mw_core_stream *stream, struct m
     enum mw_status status = mw_core_spool(stream, context, &fd, err);
     if (status == MW_OK)
         status = mw_image_open_core_spooled(fd, stream->name, image_out, err);
-    if (status == MW_OK)
-        mw_steal_fd(&fd);
-    return status;
+    if (status != MW_OK)
+        return status;
+    mw_steal_fd(&fd);
+    if (stream->damage && stream->damage->code != MW_OK)
+        mw_finding_add(&image_out->findings, "core-stream-damaged", 0, 0, "%s",
+                       stream->damage->text);
+    return MW_OK;
 }
 
 /* The descriptor is taken over on success by an image that goes on reading from it. */
@@ -140,6 +146,7 @@ static enum mw_status open_stream(int *fd, const char *name, struct mw_context *
         return fail_other(name, bytes, length, err);
     bool is_packed = content == CONTENT_ZSTD;
     if (is_packed || lseek(*fd, 0, SEEK_SET) != 0) {
+        struct mw_error damage = {0};
         const struct mw_core_stream stream = {
             .fd = *fd,
             .name = name,
@@ -147,6 +154,7 @@ static enum mw_status open_stream(int *fd, const char *name, struct mw_context *
             .first_length = length,
             .is_zstd = is_packed,
             .bytes_max = MW_LIMIT_CORE_BYTES,
+            .damage = &damage,
         };
         return open_spooled(&stream, context, image_out, err);
     }
@@ -170,7 +178,14 @@ static enum mw_status open_file(const char *target, struct mw_context *context,
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
         enum mw_status status = mw_fail_errno(err, errno, "cannot open '%s'", target);
-        if (status == MW_NOT_FOUND && !strchr(target, '/') && is_plain_word(target))
+        size_t length = strlen(target);
+        if (status == MW_NOT_FOUND && length >= 4 && length < MW_CONTAINER_ID_MIN &&
+            strspn(target, "0123456789abcdefABCDEF") == length)
+            mw_error_hint(err,
+                          "the id of a container needs %d digits or more; for a program: "
+                          "memwhy $(pidof -s %s)",
+                          MW_CONTAINER_ID_MIN, target);
+        else if (status == MW_NOT_FOUND && !strchr(target, '/') && is_plain_word(target))
             mw_error_hint(err, "memwhy $(pidof -s %s)", target);
         return status;
     }
@@ -187,8 +202,18 @@ enum mw_status mw_image_open(const char *target, const struct mw_image_open_opti
                              struct mw_error *err)
 {
     assert(target && image_out);
-    if (is_all_digits(target))
-        return mw_image_open_live(parse_pid(target), options, context, image_out, err);
+    int32_t pid;
+    if (is_all_digits(target)) {
+        if (parse_pid(target, &pid))
+            return mw_image_open_live(pid, options, context, image_out, err);
+        return mw_fail(err, MW_NOT_FOUND, "no process %.40s: a pid is at most %d", target,
+                       INT32_MAX);
+    }
+    if (target[0] == '\0') {
+        mw_fail(err, MW_NOT_FOUND, "the target is empty");
+        mw_error_hint(err, "memwhy PID, or memwhy alone for a list of processes");
+        return MW_NOT_FOUND;
+    }
     if (strcmp(target, "-") == 0) {
         MW_CLOSE int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)

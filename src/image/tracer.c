@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/vec.h"
+#include "image/vectors.h"
 #include "proc/process.h"
 
 #include <assert.h>
 #include <dirent.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,6 +36,7 @@ enum {
     SPIN_NS = 50 * 1000,
     SLEEP_NS_MIN = 20 * 1000,
     SLEEP_NS_MAX = 1000 * 1000,
+    SYSGOOD = 0x80, /* added to the signal of a system call's stop */
 };
 
 static void *tracer_main(void *user)
@@ -114,11 +117,31 @@ bool mw_tracer_mask_read(pid_t pid, pid_t tid, uint64_t *mask_out)
     return line && sscanf(line + sizeof name - 1, "%" SCNx64, mask_out) == 1;
 }
 
+void mw_tracer_name_read(pid_t pid, pid_t tid, char *name, size_t room)
+{
+    task_file_read(pid, tid, "comm", name, room);
+    name[strcspn(name, "\n")] = '\0';
+}
+
+void mw_tracer_vectors_read(pid_t tid, struct mw_vectors *vectors)
+{
+    /* AVX-512 takes 2.7 KiB, AMX 8 KiB more; SVE is not asked for: NT_PRFPREG has its lower parts.
+     */
+    uint8_t bytes[16 << 10];
+#ifdef __x86_64__
+    const uintptr_t type = NT_X86_XSTATE;
+#else
+    const uintptr_t type = NT_PRFPREG;
+#endif
+    struct iovec iov = {.iov_base = bytes, .iov_len = sizeof bytes};
+    if (ptrace(PTRACE_GETREGSET, tid, (void *)type, &iov) == 0 && iov.iov_len <= sizeof bytes)
+        (void)!mw_vectors_add(vectors, tid, bytes, iov.iov_len);
+}
+
 enum mw_status mw_tracer_other(pid_t pid, pid_t other, struct mw_error *err)
 {
     char name[64];
-    task_file_read(other, other, "comm", name, sizeof name);
-    name[strcspn(name, "\n")] = '\0';
+    mw_tracer_name_read(other, other, name, sizeof name);
     if (name[0] == '\0')
         snprintf(name, sizeof name, "process %d", other);
     enum mw_status code =
@@ -158,8 +181,12 @@ static struct mw_tracer_stop stop_decode(const siginfo_t *info)
 {
     if (info->si_code != CLD_TRAPPED && info->si_code != CLD_STOPPED)
         return (struct mw_tracer_stop){.event = MW_TRACER_GONE};
-    int signal = info->si_status & 0x7f;
-    if (info->si_status >> 8 == PTRACE_EVENT_STOP)
+    int signal = info->si_status & 0x7f, event = info->si_status >> 8;
+    if (event == PTRACE_EVENT_CLONE)
+        return (struct mw_tracer_stop){.event = MW_TRACER_CLONE};
+    if (info->si_status == (SIGTRAP | SYSGOOD))
+        return (struct mw_tracer_stop){.event = MW_TRACER_SYSCALL};
+    if (event == PTRACE_EVENT_STOP)
         return signal == SIGTRAP
                    ? (struct mw_tracer_stop){.event = MW_TRACER_TRAP}
                    : (struct mw_tracer_stop){.event = MW_TRACER_GROUP_STOP, .signal = signal};

@@ -9,7 +9,8 @@
  *     signal when the tracer dies before it answers (measured on 6.18: 20 of 20 signals lost with a
  *     consuming wait, 0 of 20 with WNOWAIT). So stops are only ever looked at here.
  * PTRACE_SEIZE and PTRACE_INTERRUPT are used, never PTRACE_ATTACH or SIGSTOP: neither the target
- * nor its parent is told. PTRACE_O_EXITKILL is never set. */
+ * nor its parent is told. PTRACE_O_EXITKILL is set on a copy that we had made (live_fork.h), never
+ * on what was there before. */
 #ifndef MW_IMAGE_TRACER_H
 #define MW_IMAGE_TRACER_H
 
@@ -48,6 +49,8 @@ enum mw_tracer_event {
     MW_TRACER_TRAP,       /* stopped by PTRACE_INTERRUPT */
     MW_TRACER_SIGNAL,     /* stopped on the way to a signal, which waits in the stop */
     MW_TRACER_GROUP_STOP, /* stopped by job control */
+    MW_TRACER_CLONE,      /* has made a task (PTRACE_O_TRACECLONE) */
+    MW_TRACER_SYSCALL,    /* before or after a system call (PTRACE_SYSCALL, _O_TRACESYSGOOD) */
     MW_TRACER_GONE,       /* has exited, or is not traced by us */
 };
 
@@ -82,6 +85,10 @@ bool mw_tracer_syscall_parse(const char *text, struct mw_tracer_syscall *syscall
 
 /* The signals a thread blocks now, from /proc, without a stop. False: gone or not readable. */
 bool mw_tracer_mask_read(pid_t pid, pid_t tid, uint64_t *mask_out);
+
+/* The name of a thread from its comm file, without a stop; "" when it cannot be read. room: 16 hold
+ * any. */
+void mw_tracer_name_read(pid_t pid, pid_t tid, char *name, size_t room);
 
 /* Copy exactly length bytes from or to the memory of thread tid, by process_vm_readv/writev, else
  * through /proc/TID/mem. A thread, since the first one of a process may have ended. False when any

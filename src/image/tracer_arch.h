@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "image/image.h"
 #include "image/tracer.h"
+#include "image/vectors.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,7 +50,7 @@ void mw_tracer_regs_view(pid_t tid, const struct user_regs_struct *now,
 /* How easy a thread would be, from /proc alone. */
 enum mw_tracer_ease mw_tracer_syscall_ease(const struct mw_tracer_syscall *call);
 
-/* A few calls answer EINTR after any stop (epoll_wait, sigtimedwait, semop, io_getevents). Make the
+/* A few calls answer EINTR after any stop (epoll_wait, sigtimedwait, semop and the like). Make the
  * kernel restart such a call instead; it still gives EINTR if a handler runs first. A timeout would
  * begin anew: only with `anew`, which is for a stop now and then, since frequent ones would keep it
  * from ever ending. Sets one register, in a stop of any kind. True if something was changed. */
@@ -59,6 +60,9 @@ bool mw_tracer_soften(pid_t tid, const struct user_regs_struct *now, bool anew);
  * nothing but a spurious EINTR. False: it has no registers that we know (32-bit code), or is gone.
  */
 bool mw_tracer_thread_read(pid_t tid, struct mw_thread *thread);
+
+/* Add what a stopped thread has in vector registers; what cannot be read is left out. */
+void mw_tracer_vectors_read(pid_t tid, struct mw_vectors *vectors);
 
 mw_addr mw_tracer_regs_pc(const struct user_regs_struct *regs);
 mw_addr mw_tracer_regs_sp(const struct user_regs_struct *regs);

@@ -3,7 +3,8 @@
  * Trusts the kernel's registers. Code bytes of the target only refine a guess, never an address.
  * References: Linux 6.18 arch/x86/kernel/signal.c (arch_do_signal_or_restart, handle_signal),
  * include/linux/errno.h (restart codes), fs/eventpoll.c, fs/select.c, kernel/futex/waitwake.c,
- * kernel/time/hrtimer.c (nanosleep), signal(7) "Interruption of system calls by stop signals". */
+ * kernel/time/hrtimer.c (nanosleep), io_uring/io_uring.c (io_cqring_wait), signal(7) "Interruption
+ * of system calls by stop signals". */
 #if defined(__x86_64__)
 
 #include "image/tracer_arch.h"
@@ -12,6 +13,7 @@
 #include <assert.h>
 #include <elf.h>
 #include <errno.h>
+#include <linux/io_uring.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -101,6 +103,8 @@ static bool waits_relative(int number, const uint64_t args[6])
     case __NR_io_getevents:
     case __NR_io_pgetevents:
         return args[4] != 0;
+    case __NR_io_uring_enter:
+        return (args[3] & IORING_ENTER_EXT_ARG) != 0; /* a timeout may stand behind it */
     default:
         return false;
     }
@@ -118,6 +122,7 @@ static bool eintr_restarts(int number)
     case __NR_semtimedop:
     case __NR_io_getevents:
     case __NR_io_pgetevents:
+    case __NR_io_uring_enter:
         return true;
     default:
         return false;

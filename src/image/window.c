@@ -12,6 +12,7 @@
 #include "image/window.h"
 
 #include "base/alloc.h"
+#include "image/near.h"
 
 #include <assert.h>
 #include <string.h>
@@ -44,6 +45,7 @@ void mw_window_deinit(struct mw_window *window)
 void mw_window_reset(struct mw_window *window, mw_addr limit)
 {
     window->limit = limit;
+    window->known.flags = NULL;
     window->start = 0;
     window->length = 0;
     window->ahead = window->image->page_size;
@@ -80,15 +82,33 @@ static size_t take_run(struct mw_window *window, enum page_action action, mw_add
     return got;
 }
 
+/* What the caller has told of these pages, NULL when that is not all. */
+static const uint8_t *known_flags(const struct mw_window *window, mw_addr address, size_t count)
+{
+    if (!window->known.flags || address < window->known.start)
+        return NULL;
+    uint64_t first = (address - window->known.start) / window->image->page_size;
+    return first <= window->known.count && window->known.count - first >= count
+               ? window->known.flags + first
+               : NULL;
+}
+
 /* Pages of one mapping, by what is known of each; the bytes that are good. */
 static size_t take_mapping(struct mw_window *window, const struct mw_mapping *map, mw_addr address,
                            size_t offset, size_t length)
 {
-    uint8_t flags[PAGES_MAX];
+    uint8_t asked[PAGES_MAX];
     size_t page_size = window->image->page_size, count = length / page_size;
     assert(count <= PAGES_MAX && length % page_size == 0);
-    if (mw_image_pages(window->image, address, count, flags, NULL) != MW_OK)
-        return take_run(window, PAGE_READ, address, offset, length);
+    const uint8_t *flags = known_flags(window, address, count);
+    if (!flags) {
+        enum mw_status status = count <= MW_NEAR_PAGES
+                                    ? mw_image_pages_near(window->image, address, count, asked)
+                                    : mw_image_pages(window->image, address, count, asked, NULL);
+        if (status != MW_OK)
+            return take_run(window, PAGE_READ, address, offset, length);
+        flags = asked;
+    }
     size_t good = 0;
     for (size_t first = 0, last; first < count; first = last) {
         enum page_action action = action_for(map, flags[first]);

@@ -8,15 +8,20 @@
 
 #include "image/image.h"
 
-enum { MW_WINDOW_BYTES = 1 << 20 };
+enum { MW_WINDOW_BYTES = 1 << 18 };
 
 struct mw_window {
     struct mw_image *image;
-    uint8_t *bytes;      /* MW_WINDOW_BYTES */
-    mw_addr start;       /* of what is in bytes */
-    size_t length;       /* valid bytes from start */
-    size_t ahead;        /* how much the next sequential fill reads */
-    mw_addr limit;       /* do not read at or beyond this address */
+    uint8_t *bytes; /* MW_WINDOW_BYTES */
+    mw_addr start;  /* of what is in bytes */
+    size_t length;  /* valid bytes from start */
+    size_t ahead;   /* how much the next sequential fill reads */
+    mw_addr limit;  /* do not read at or beyond this address */
+    struct {        /* flags of pages that the caller has asked for already; NULL: none */
+        const uint8_t *flags;
+        mw_addr start;
+        size_t count;
+    } known;
     uint64_t bytes_read; /* in all, for progress and benches */
 };
 

@@ -13,23 +13,20 @@
 #include "base/cleanup.h"
 #include "base/io.h"
 #include "base/str.h"
-#include "proc/cgroup_find.h"
+#include "proc/cgroup_file.h"
+#include "proc/cgroup_tree.h"
+#include "proc/number.h"
 
 #include <assert.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    FILE_BYTES_MAX = 64 << 10,
     PROCS_BYTES_MAX = 4 << 20,
     DEPTH_MAX = 64,        /* levels upwards */
     GROUPS_BELOW_MAX = 64, /* groups looked at for the number of processes */
 };
-static const uint64_t UNLIMITED = (uint64_t)1 << 62; /* v1 writes a huge number for none */
 
 void mw_cgroup_init(struct mw_cgroup *cgroup)
 {
@@ -64,56 +61,6 @@ void mw_cgroup_init(struct mw_cgroup *cgroup)
     };
 }
 
-/* The text of a file in the group's directory, or NULL. */
-static char *read_file(int root_fd, const char *path, const char *file)
-{
-    char name[MW_CGROUP_PATH_BYTES + 64], *text;
-    size_t length;
-    while (*path == '/')
-        path++;
-    snprintf(name, sizeof name, "%s%s%s", path, *path ? "/" : "", file);
-    return mw_io_read_file_at(root_fd, name, FILE_BYTES_MAX, &text, &length, NULL) == MW_OK ? text
-                                                                                            : NULL;
-}
-
-static bool parse_number(const char *text, uint64_t *value_out)
-{
-    uint64_t value = 0;
-    if (*text < '0' || *text > '9')
-        return false;
-    for (; *text >= '0' && *text <= '9'; text++)
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
-            return false;
-    *value_out = value;
-    return true;
-}
-
-/* A file that holds one number; "max", a missing file and v1's huge number are unknown. */
-static uint64_t read_number(int root_fd, const char *path, const char *file)
-{
-    MW_FREE char *text = read_file(root_fd, path, file);
-    uint64_t value;
-    if (!text || !parse_number(text, &value) || value >= UNLIMITED)
-        return MW_UNKNOWN;
-    return value;
-}
-
-/* The number behind "key " at the start of a line. */
-static uint64_t stat_value(const char *text, const char *key)
-{
-    size_t length = strlen(key);
-    uint64_t value;
-    for (const char *line = text; line && *line;) {
-        if (strncmp(line, key, length) == 0 && line[length] == ' ')
-            return parse_number(line + length + 1, &value) && value < UNLIMITED ? value
-                                                                                : MW_UNKNOWN;
-        line = strchr(line, '\n');
-        line = line ? line + 1 : NULL;
-    }
-    return MW_UNKNOWN;
-}
-
 struct stat_key {
     const char *key;
     size_t offset; /* of the figure in struct mw_cgroup */
@@ -123,8 +70,8 @@ static void load_keys(const char *text, const struct stat_key *keys, size_t coun
                       struct mw_cgroup *cgroup)
 {
     for (size_t i = 0; i < count; i++)
-        memcpy((char *)cgroup + keys[i].offset, &(uint64_t){stat_value(text, keys[i].key)},
-               sizeof(uint64_t));
+        memcpy((char *)cgroup + keys[i].offset,
+               &(uint64_t){mw_cgroup_stat_value(text, keys[i].key)}, sizeof(uint64_t));
 }
 
 #define KEY(name, member)                                                                          \
@@ -153,19 +100,44 @@ static void load_v2(int root_fd, const char *path, struct mw_cgroup *cgroup)
         KEY("hugetlb", hugetlb),
         KEY("zswap", zswap),
     };
-    cgroup->usage = read_number(root_fd, path, "memory.current");
-    cgroup->peak = read_number(root_fd, path, "memory.peak");
-    cgroup->high = read_number(root_fd, path, "memory.high");
-    cgroup->swap = read_number(root_fd, path, "memory.swap.current");
-    cgroup->swap_limit = read_number(root_fd, path, "memory.swap.max");
-    MW_FREE char *stat = read_file(root_fd, path, "memory.stat");
+    cgroup->usage = mw_cgroup_number_read(root_fd, path, "memory.current");
+    cgroup->peak = mw_cgroup_number_read(root_fd, path, "memory.peak");
+    cgroup->high = mw_cgroup_number_read(root_fd, path, "memory.high");
+    cgroup->swap = mw_cgroup_number_read(root_fd, path, "memory.swap.current");
+    cgroup->swap_limit = mw_cgroup_number_read(root_fd, path, "memory.swap.max");
+    MW_FREE char *stat = mw_cgroup_file_read(root_fd, path, "memory.stat");
     if (stat)
         load_keys(stat, keys, COUNT_OF(keys), cgroup);
-    MW_FREE char *events = read_file(root_fd, path, "memory.events");
+    MW_FREE char *events = mw_cgroup_file_read(root_fd, path, "memory.events");
     if (events) {
-        cgroup->oom_kills = stat_value(events, "oom_kill");
-        cgroup->max_events = stat_value(events, "max");
+        cgroup->oom_kills = mw_cgroup_stat_value(events, "oom_kill");
+        cgroup->max_events = mw_cgroup_stat_value(events, "max");
     }
+}
+
+static uint64_t known_or_0(uint64_t value)
+{
+    return value == MW_UNKNOWN ? 0 : value;
+}
+
+uint64_t mw_cgroup_kernel_bytes(const struct mw_cgroup *cgroup)
+{
+    uint64_t slab = cgroup->slab, sum = 0;
+    if (cgroup->kernel != MW_UNKNOWN)
+        return cgroup->kernel;
+    if (slab == MW_UNKNOWN &&
+        (cgroup->slab_reclaimable != MW_UNKNOWN || cgroup->slab_unreclaimable != MW_UNKNOWN)) {
+        if (__builtin_add_overflow(known_or_0(cgroup->slab_reclaimable),
+                                   known_or_0(cgroup->slab_unreclaimable), &slab))
+            return MW_UNKNOWN;
+    }
+    if (slab == MW_UNKNOWN)
+        return MW_UNKNOWN;
+    const uint64_t parts[] = {slab, cgroup->page_tables, cgroup->kernel_stack, cgroup->percpu};
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        if (__builtin_add_overflow(sum, known_or_0(parts[i]), &sum))
+            return MW_UNKNOWN;
+    return sum;
 }
 
 /* v1 counts memory and swap together. */
@@ -186,21 +158,22 @@ static void load_v1(int root_fd, const char *path, struct mw_cgroup *cgroup)
         KEY("total_swap", swap),
         KEY("hierarchical_memory_limit", limit),
     };
-    MW_FREE char *stat = read_file(root_fd, path, "memory.stat");
+    MW_FREE char *stat = mw_cgroup_file_read(root_fd, path, "memory.stat");
     if (stat)
         load_keys(stat, keys, COUNT_OF(keys), cgroup);
-    cgroup->usage = read_number(root_fd, path, "memory.usage_in_bytes");
-    cgroup->peak = read_number(root_fd, path, "memory.max_usage_in_bytes");
-    cgroup->kernel = read_number(root_fd, path, "memory.kmem.usage_in_bytes");
-    cgroup->sock = read_number(root_fd, path, "memory.kmem.tcp.usage_in_bytes");
-    cgroup->max_events = read_number(root_fd, path, "memory.failcnt");
-    uint64_t own = read_number(root_fd, path, "memory.limit_in_bytes");
+    cgroup->usage = mw_cgroup_number_read(root_fd, path, "memory.usage_in_bytes");
+    cgroup->peak = mw_cgroup_number_read(root_fd, path, "memory.max_usage_in_bytes");
+    cgroup->kernel = mw_cgroup_number_read(root_fd, path, "memory.kmem.usage_in_bytes");
+    cgroup->sock = mw_cgroup_number_read(root_fd, path, "memory.kmem.tcp.usage_in_bytes");
+    cgroup->max_events = mw_cgroup_number_read(root_fd, path, "memory.failcnt");
+    uint64_t own = mw_cgroup_number_read(root_fd, path, "memory.limit_in_bytes");
     if (cgroup->limit == MW_UNKNOWN)
         cgroup->limit = own;
-    cgroup->swap_limit = difference(read_number(root_fd, path, "memory.memsw.limit_in_bytes"), own);
-    MW_FREE char *oom = read_file(root_fd, path, "memory.oom_control");
+    cgroup->swap_limit =
+        difference(mw_cgroup_number_read(root_fd, path, "memory.memsw.limit_in_bytes"), own);
+    MW_FREE char *oom = mw_cgroup_file_read(root_fd, path, "memory.oom_control");
     if (oom)
-        cgroup->oom_kills = stat_value(oom, "oom_kill");
+        cgroup->oom_kills = mw_cgroup_stat_value(oom, "oom_kill");
 }
 
 /* Walk up from the process's group; path becomes that of the smallest limit. The lowest of equal
@@ -213,7 +186,7 @@ static uint64_t find_limit(const struct mw_cgroup_place *place, char *path)
     memcpy(path, place->path, sizeof at);
     uint64_t smallest = MW_UNKNOWN;
     for (int depth = 0; depth < DEPTH_MAX; depth++) {
-        uint64_t limit = read_number(place->root_fd, at, file);
+        uint64_t limit = mw_cgroup_number_read(place->root_fd, at, file);
         if (limit < smallest) {
             smallest = limit;
             memcpy(path, at, sizeof at);
@@ -229,12 +202,13 @@ static double read_quota(const struct mw_cgroup_place *place, const char *path)
 {
     uint64_t quota, period;
     if (place->version == 1) {
-        quota = read_number(place->root_fd, path, "cpu.cfs_quota_us"); /* -1: none */
-        period = read_number(place->root_fd, path, "cpu.cfs_period_us");
+        quota = mw_cgroup_number_read(place->root_fd, path, "cpu.cfs_quota_us"); /* -1: none */
+        period = mw_cgroup_number_read(place->root_fd, path, "cpu.cfs_period_us");
     } else {
-        MW_FREE char *text = read_file(place->root_fd, path, "cpu.max"); /* "50000 100000" */
-        const char *blank = text ? strchr(text, ' ') : NULL;
-        if (!blank || !parse_number(text, &quota) || !parse_number(blank + 1, &period))
+        /* "50000 100000" */
+        MW_FREE char *text = mw_cgroup_file_read(place->root_fd, path, "cpu.max");
+        const char *at = text;
+        if (!text || !mw_number_take(&at, &quota) || !mw_number_take(&at, &period))
             return -1;
     }
     if (quota == MW_UNKNOWN || period == MW_UNKNOWN || period == 0)
@@ -242,62 +216,95 @@ static double read_quota(const struct mw_cgroup_place *place, const char *path)
     return (double)quota / (double)period;
 }
 
+/* The smallest quota on the way up; moves place there. */
+static double smallest_quota(struct mw_cgroup_place *place)
+{
+    double smallest = -1;
+    for (int depth = 0; place->version != 0 && depth < DEPTH_MAX; depth++) {
+        double quota = read_quota(place, place->path);
+        if (quota >= 0 && (smallest < 0 || quota < smallest))
+            smallest = quota;
+        if (!mw_cgroup_path_up(place->path))
+            break;
+    }
+    return smallest;
+}
+
 static double find_quota(int proc_fd, int32_t pid, const char *cgroup_root)
 {
     struct mw_cgroup_place place;
     mw_cgroup_place_find(proc_fd, pid, cgroup_root, "cpu", &place);
-    double smallest = -1;
-    for (int depth = 0; place.version != 0 && depth < DEPTH_MAX; depth++) {
-        double quota = read_quota(&place, place.path);
-        if (quota >= 0 && (smallest < 0 || quota < smallest))
-            smallest = quota;
-        if (!mw_cgroup_path_up(place.path))
-            break;
-    }
+    double smallest = smallest_quota(&place);
     mw_cgroup_place_deinit(&place);
     return smallest;
 }
 
-/* Processes in the group and those below it. */
-static uint64_t count_processes(int dir_fd, int depth, int *budget)
+struct count {
+    uint64_t processes;
+};
+
+static enum mw_cgroup_step count_visit(void *user, int group_fd, const char *path, const char *name)
 {
-    if (depth == 0 || --*budget < 0)
-        return 0;
-    uint64_t count = 0;
+    struct count *count = user;
     MW_FREE char *text = NULL;
     size_t length;
-    if (mw_io_read_file_at(dir_fd, "cgroup.procs", PROCS_BYTES_MAX, &text, &length, NULL) == MW_OK)
+    (void)path;
+    (void)name;
+    if (mw_io_read_file_at(group_fd, "cgroup.procs", PROCS_BYTES_MAX, &text, &length, NULL) ==
+        MW_OK)
         for (const char *at = text; (at = strchr(at, '\n')); at++)
-            count++;
-    int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!dir) {
-        if (copy >= 0)
-            close(copy);
-        return count;
-    }
-    for (struct dirent *entry; *budget > 0 && (entry = readdir(dir));) {
-        if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
-            continue;
-        MW_CLOSE int below = openat(copy, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (below >= 0)
-            count += count_processes(below, depth - 1, budget);
-    }
-    closedir(dir);
-    return count;
+            count->processes++;
+    return MW_CGROUP_ENTER;
 }
 
+/* Processes in the group and those below it, where those are few. */
 static void load_process_count(const struct mw_cgroup_place *place, const char *path,
                                struct mw_cgroup *cgroup)
 {
-    int budget = GROUPS_BELOW_MAX;
-    while (*path == '/')
-        path++;
-    MW_CLOSE int fd =
-        openat(place->root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    uint64_t count = fd >= 0 ? count_processes(fd, DEPTH_MAX, &budget) : 0;
-    if (count > 0 && budget > 0)
-        cgroup->process_count = count;
+    struct count count = {0};
+    struct mw_cgroup_walk walk = {
+        .visit = count_visit, .user = &count, .groups_max = GROUPS_BELOW_MAX};
+    struct mw_cgroup_place group = {.version = place->version, .root_fd = place->root_fd};
+    snprintf(group.path, sizeof group.path, "%s", path);
+    bool is_whole = mw_cgroup_walk_run(&walk, &group);
+    if (count.processes > 0 && is_whole)
+        cgroup->process_count = count.processes;
+}
+
+/* Figures of the group at path, with the smallest limit up the path. */
+static void load_figures(const struct mw_cgroup_place *place, const char *path, uint64_t limit,
+                         const char *limit_path, struct mw_cgroup *cgroup)
+{
+    if (place->version == 1)
+        load_v1(place->root_fd, path, cgroup);
+    else
+        load_v2(place->root_fd, path, cgroup);
+    if (limit <= cgroup->limit && limit != MW_UNKNOWN) {
+        cgroup->limit = limit;
+        snprintf(cgroup->limit_path, sizeof cgroup->limit_path, "%s",
+                 *limit_path ? limit_path : "/");
+    }
+    cgroup->version = place->version;
+    snprintf(cgroup->path, sizeof cgroup->path, "%s", *path ? path : "/");
+}
+
+void mw_cgroup_load_place(int proc_fd, const struct mw_cgroup_place *place, const char *cgroup_root,
+                          struct mw_cgroup *cgroup_out)
+{
+    struct mw_cgroup_hierarchy cpu;
+    struct mw_cgroup_place cpu_place = *place;
+    char limit_path[MW_CGROUP_PATH_BYTES];
+    assert(place->version != 0);
+    mw_cgroup_init(cgroup_out);
+    uint64_t limit = find_limit(place, limit_path);
+    load_figures(place, place->path, limit, limit_path, cgroup_out);
+    if (place->version == 1 && mw_cgroup_hierarchy_open(proc_fd, cgroup_root, "cpu", &cpu)) {
+        cpu_place.root_fd = cpu.root_fd;
+        cgroup_out->cpu_quota = smallest_quota(&cpu_place);
+        close(cpu.root_fd);
+    } else if (place->version == 2) {
+        cgroup_out->cpu_quota = smallest_quota(&cpu_place);
+    }
 }
 
 enum mw_status mw_cgroup_load(int proc_fd, int32_t pid, const char *cgroup_root,
@@ -311,14 +318,7 @@ enum mw_status mw_cgroup_load(int proc_fd, int32_t pid, const char *cgroup_root,
     if (place.version != 0) {
         char path[MW_CGROUP_PATH_BYTES];
         uint64_t limit = find_limit(&place, path);
-        if (place.version == 1)
-            load_v1(place.root_fd, path, &cgroup);
-        else
-            load_v2(place.root_fd, path, &cgroup);
-        if (limit < cgroup.limit)
-            cgroup.limit = limit;
-        cgroup.version = place.version;
-        snprintf(cgroup.path, sizeof cgroup.path, "%s", *path ? path : "/");
+        load_figures(&place, path, limit, path, &cgroup);
         load_process_count(&place, path, &cgroup);
         cgroup.cpu_quota = find_quota(proc_fd, pid, cgroup_root);
     }

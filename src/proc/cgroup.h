@@ -12,6 +12,7 @@
 struct mw_cgroup {
     int version; /* 0: none found, 1, 2 */
     char path[512];
+    char limit_path[512]; /* the group that the limit belongs to; "" without one, or above ours */
     uint64_t limit, high, usage, peak, swap, swap_limit;
     uint64_t anon, file, shmem, active_file, inactive_file, file_mapped;
     uint64_t kernel, slab, slab_reclaimable, slab_unreclaimable, sock, page_tables, kernel_stack,
@@ -27,5 +28,9 @@ void mw_cgroup_init(struct mw_cgroup *cgroup);
  * directory that stands for /sys/fs/cgroup. Finding nothing is MW_OK with version 0. */
 enum mw_status mw_cgroup_load(int proc_fd, int32_t pid, const char *cgroup_root,
                               struct mw_cgroup *cgroup_out, struct mw_error *err) MW_MUST_CHECK;
+
+/* Kernel memory charged to it, without sockets: the kernel's own sum (Linux 5.18 for v2), else that
+ * of the parts. MW_UNKNOWN without figures. */
+uint64_t mw_cgroup_kernel_bytes(const struct mw_cgroup *cgroup);
 
 #endif

@@ -103,9 +103,8 @@ static bool parse_mount(char *line, struct mount *mount)
     return true;
 }
 
-/* The mount of the v1 hierarchy with controller, or of v2; into *fd_out and root. */
-static bool find_mount(char *text, const char *controller, int *fd_out,
-                       char root[MW_CGROUP_PATH_BYTES])
+/* The mount of the v1 hierarchy with controller, or of v2. */
+static bool find_mount(char *text, const char *controller, struct mw_cgroup_hierarchy *hierarchy)
 {
     for (char *line; (line = strsep(&text, "\n"));) {
         struct mount mount;
@@ -114,12 +113,14 @@ static bool find_mount(char *text, const char *controller, int *fd_out,
         bool fits = controller ? strcmp(mount.type, "cgroup") == 0 &&
                                      list_has(mount.super, strlen(mount.super), controller)
                                : strcmp(mount.type, "cgroup2") == 0;
-        if (!fits || strlen(mount.root) >= MW_CGROUP_PATH_BYTES)
+        if (!fits || strlen(mount.root) >= MW_CGROUP_PATH_BYTES ||
+            strlen(mount.point) >= MW_CGROUP_PATH_BYTES)
             continue;
-        *fd_out = open(mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (*fd_out < 0)
+        hierarchy->root_fd = open(mount.point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (hierarchy->root_fd < 0)
             continue;
-        snprintf(root, MW_CGROUP_PATH_BYTES, "%s", mount.root);
+        snprintf(hierarchy->root, sizeof hierarchy->root, "%s", mount.root);
+        snprintf(hierarchy->point, sizeof hierarchy->point, "%s", mount.point);
         return true;
     }
     return false;
@@ -127,18 +128,56 @@ static bool find_mount(char *text, const char *controller, int *fd_out,
 
 /* A directory that stands for /sys/fs/cgroup: v1 has a folder for each controller in it, v2 is
  * that directory itself or, on hybrid machines, its folder "unified". */
-static bool find_injected(const char *cgroup_root, const char *controller, int *fd_out)
+static bool find_injected(const char *cgroup_root, const char *controller,
+                          struct mw_cgroup_hierarchy *hierarchy)
 {
     MW_CLOSE int top = open(cgroup_root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return false;
-    if (controller)
-        *fd_out = openat(top, controller, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    else if (faccessat(top, "unified", F_OK, 0) == 0)
-        *fd_out = openat(top, "unified", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    else
-        *fd_out = mw_steal_fd(&top);
-    return *fd_out >= 0;
+    const char *folder = controller                                ? controller
+                         : faccessat(top, "unified", F_OK, 0) == 0 ? "unified"
+                                                                   : "";
+    int length = snprintf(hierarchy->point, sizeof hierarchy->point, "%s%s%s", cgroup_root,
+                          *folder ? "/" : "", folder);
+    if (length < 0 || (size_t)length >= sizeof hierarchy->point)
+        return false;
+    hierarchy->root_fd =
+        *folder ? openat(top, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : mw_steal_fd(&top);
+    return hierarchy->root_fd >= 0;
+}
+
+bool mw_cgroup_hierarchy_open(int proc_fd, const char *cgroup_root, const char *controller,
+                              struct mw_cgroup_hierarchy *hierarchy_out)
+{
+    *hierarchy_out =
+        (struct mw_cgroup_hierarchy){.version = controller ? 1 : 2, .root_fd = -1, .root = "/"};
+    if (cgroup_root)
+        return find_injected(cgroup_root, controller, hierarchy_out);
+    MW_FREE char *mounts = NULL;
+    size_t length;
+    return mw_io_read_file_at(proc_fd, "self/mountinfo", MOUNTS_TEXT_BYTES, &mounts, &length,
+                              NULL) == MW_OK &&
+           find_mount(mounts, controller, hierarchy_out);
+}
+
+size_t mw_cgroup_mount_prefix(int proc_fd, const char *path)
+{
+    MW_FREE char *mounts = NULL;
+    size_t text_length, longest = 0;
+    if (mw_io_read_file_at(proc_fd, "self/mountinfo", MOUNTS_TEXT_BYTES, &mounts, &text_length,
+                           NULL) != MW_OK)
+        return 0;
+    char *rest = mounts;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        struct mount mount;
+        if (!parse_mount(line, &mount) || strncmp(mount.type, "cgroup", 6) != 0)
+            continue;
+        size_t length = strlen(mount.point);
+        if (length > longest && strncmp(path, mount.point, length) == 0 &&
+            (path[length] == '/' || path[length] == '\0'))
+            longest = length;
+    }
+    return longest;
 }
 
 static bool directory_exists(int root_fd, const char *path)
@@ -188,29 +227,29 @@ static char *read_cgroup_file(int proc_fd, const char *process)
 static bool find_in(int proc_fd, const char *theirs, const char *ours, const char *cgroup_root,
                     const char *controller, struct mw_cgroup_place *place)
 {
-    char mount_root[MW_CGROUP_PATH_BYTES] = "/", our_path[MW_CGROUP_PATH_BYTES];
+    struct mw_cgroup_hierarchy hierarchy;
+    char our_path[MW_CGROUP_PATH_BYTES];
     if (!find_path(theirs, controller, place->path))
         return false;
     bool is_our_own =
         ours && find_path(ours, controller, our_path) && strcmp(our_path, place->path) == 0;
-    if (cgroup_root) {
-        if (!find_injected(cgroup_root, controller, &place->root_fd))
-            return false;
-    } else {
-        MW_FREE char *mounts = NULL;
-        size_t length;
-        if (mw_io_read_file_at(proc_fd, "self/mountinfo", MOUNTS_TEXT_BYTES, &mounts, &length,
-                               NULL) != MW_OK ||
-            !find_mount(mounts, controller, &place->root_fd, mount_root))
-            return false;
-    }
-    if (fit_path(place->root_fd, mount_root, is_our_own, place->path)) {
-        place->version = controller ? 1 : 2;
+    if (!mw_cgroup_hierarchy_open(proc_fd, cgroup_root, controller, &hierarchy))
+        return false;
+    if (fit_path(hierarchy.root_fd, hierarchy.root, is_our_own, place->path)) {
+        place->root_fd = hierarchy.root_fd;
+        place->version = hierarchy.version;
         return true;
     }
-    close(place->root_fd);
-    place->root_fd = -1;
+    close(hierarchy.root_fd);
     return false;
+}
+
+bool mw_cgroup_own_path(int proc_fd, const struct mw_cgroup_hierarchy *hierarchy,
+                        const char *controller, char path[MW_CGROUP_PATH_BYTES])
+{
+    MW_FREE char *ours = read_cgroup_file(proc_fd, "self");
+    return ours && find_path(ours, controller, path) &&
+           fit_path(hierarchy->root_fd, hierarchy->root, true, path);
 }
 
 void mw_cgroup_place_find(int proc_fd, int32_t pid, const char *cgroup_root, const char *controller,

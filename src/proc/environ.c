@@ -149,12 +149,17 @@ static bool next_piece(struct piece *rest, const char *separators, struct piece 
     return length > 0;
 }
 
-static bool is_option_name(struct piece name)
+static bool is_name_of(struct piece name, const char *others)
 {
     for (size_t i = 0; i < name.length; i++)
-        if (!isalnum((unsigned char)name.at[i]) && !strchr("_.-", name.at[i]))
+        if (!isalnum((unsigned char)name.at[i]) && !strchr(others, name.at[i]))
             return false;
     return name.length > 0 && name.length <= 64;
+}
+
+static bool is_option_name(struct piece name)
+{
+    return is_name_of(name, "_.-");
 }
 
 static struct piece before(struct piece piece, char separator, struct piece *after_out)
@@ -197,7 +202,7 @@ static void filter_libraries(struct mw_str *str, struct piece value)
             size_t skip = (size_t)(slash + 1 - item.at);
             item = (struct piece){slash + 1, item.length - skip};
         }
-        if (is_option_name(item) || memchr(item.at, '+', item.length))
+        if (is_name_of(item, "_.-+"))
             put_piece(str, item, ':');
     }
 }

@@ -17,6 +17,20 @@ bool mw_mapping_is_anonymous(const struct mw_mapping *map)
     return map->inode == 0 && map->name[0] != '/';
 }
 
+uint64_t mw_mapping_forked_bytes(const struct mw_mapping *map)
+{
+    if (map->perms & MW_PERM_SHARED)
+        return 0;
+    uint64_t dirty = mw_mapping_counter(map, MW_COUNTER_SHARED_DIRTY);
+    uint64_t shared;
+    if (__builtin_add_overflow(dirty, mw_mapping_counter(map, MW_COUNTER_SHARED_CLEAN), &shared))
+        return 0;
+    if (!mw_mapping_is_anonymous(map))
+        shared = dirty; /* clean ones are the file's */
+    uint64_t anonymous = mw_mapping_counter(map, MW_COUNTER_ANONYMOUS);
+    return mw_mapping_knows(map, MW_COUNTER_ANONYMOUS) && anonymous < shared ? anonymous : shared;
+}
+
 size_t mw_mapping_name_trim(const char *name, size_t length, bool *deleted_out)
 {
     static const char mark[] = " (deleted)";

@@ -57,6 +57,8 @@ enum mw_vm_flag {
     MW_VM_SHADOW_STACK = 1 << 11, /* ss */
     MW_VM_WIPEONFORK = 1 << 12,   /* wf */
     MW_VM_GUARD = 1 << 13,        /* gu: holds MADV_GUARD_INSTALL markers, since 6.16 */
+    MW_VM_USERFAULTFD = 1 << 14,  /* um, uw, ui: watched through userfaultfd */
+    MW_VM_FORKED = 1 << 15,       /* ours: pages were shared with a fork when counters were known */
 };
 
 struct mw_mapping {
@@ -101,6 +103,11 @@ static inline uint64_t mw_mapping_counter(const struct mw_mapping *map, enum mw_
 
 /* Not backed by a named file: private anonymous, [heap], [stack], [anon:…]. */
 bool mw_mapping_is_anonymous(const struct mw_mapping *map);
+
+/* Bytes of private anonymous pages in this mapping that other processes map, too: those of before
+ * a fork that nobody has written to since. Of a private mapping of a file: at most what is both
+ * anonymous and dirty. 0 without counters. */
+uint64_t mw_mapping_forked_bytes(const struct mw_mapping *map);
 
 /* Length of a mapping's name without the kernel's " (deleted)"; *deleted_out tells if it was there.
  */

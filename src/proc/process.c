@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "proc/number.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,7 +26,7 @@
 
 enum {
     SMALL_FILE_BYTES = 64 << 10,
-    STATUS_BYTES = 1 << 20, /* a process may be in 65,536 groups */
+    STATUS_BYTES = 1 << 20,    /* a process may be in 65,536 groups */
     COMMAND_BYTES = 512,       /* shown of the arguments, before escaping */
     CMDLINE_READ_BYTES = 4096, /* read of them */
     STAT_FIELD_MINFLT = 10,    /* counted from 1 as in proc(5) */
@@ -84,36 +85,11 @@ const char *mw_process_setting(const struct mw_process *process, const char *nam
     return NULL;
 }
 
-/* Digits at *at after blanks; steps over them. false when there are none or they overflow. */
-static bool take_number(const char **at, uint64_t *value_out)
-{
-    const char *text = *at;
-    while (*text == ' ' || *text == '\t')
-        text++;
-    const char *first = text;
-    uint64_t value = 0;
-    for (; *text >= '0' && *text <= '9'; text++)
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
-            return false;
-    *at = text;
-    *value_out = value;
-    return text > first;
-}
-
 static void parse_i32(const char *text, int32_t *value_out)
 {
     uint64_t value;
-    if (take_number(&text, &value) && value <= INT32_MAX)
+    if (mw_number_take(&text, &value) && value <= INT32_MAX)
         *value_out = (int32_t)value;
-}
-
-/* "  123 kB" */
-static void parse_kilobytes(const char *text, uint64_t *bytes_out)
-{
-    uint64_t value;
-    if (take_number(&text, &value) && !__builtin_mul_overflow(value, 1024, &value))
-        *bytes_out = value;
 }
 
 /* Escaped copy of up to length bytes into room bytes; cut between characters. */
@@ -129,7 +105,7 @@ static void copy_escaped(char *copy, size_t room, const char *text, size_t lengt
 static void parse_uids(struct mw_process *process, const char *text)
 {
     uint64_t real, effective;
-    if (!take_number(&text, &real) || !take_number(&text, &effective))
+    if (!mw_number_take(&text, &real) || !mw_number_take(&text, &effective))
         return;
     process->uid = (uint32_t)real;
     process->euid = (uint32_t)effective;
@@ -140,7 +116,7 @@ static void parse_nspid(struct mw_process *process, const char *text)
 {
     uint64_t pid;
     int depth = 0;
-    while (take_number(&text, &pid) && pid <= INT32_MAX) {
+    while (mw_number_take(&text, &pid) && pid <= INT32_MAX) {
         process->ns_pid = (int32_t)pid;
         depth++;
     }
@@ -197,7 +173,7 @@ static bool parse_status_bytes(struct mw_process *process, const char *line)
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++) {
         const char *value = status_value(line, amounts[i].key);
         if (value) {
-            parse_kilobytes(value, amounts[i].bytes);
+            (void)mw_number_kilobytes(value, amounts[i].bytes);
             return true;
         }
     }
@@ -225,7 +201,7 @@ static void parse_status_line(struct mw_process *process, const char *line)
     else if ((value = status_value(line, "NSpid")))
         parse_nspid(process, value);
     else if ((value = status_value(line, "Threads"))) {
-        if (take_number(&value, &number))
+        if (mw_number_take(&value, &number))
             process->thread_count = number;
     } else if ((value = status_value(line, "Seccomp")))
         parse_i32(value, &process->seccomp);
@@ -259,7 +235,7 @@ static bool stat_field(const char *text, int field, uint64_t *value_out)
             return false;
         at++;
     }
-    return take_number(&at, value_out);
+    return mw_number_take(&at, value_out);
 }
 
 /* Start in clock ticks since boot. The clock that counts suspended time is the one the kernel
@@ -296,7 +272,7 @@ static void parse_limit(const char *text, const char *key, uint64_t *bytes_out)
         return;
     line += strlen(key);
     uint64_t bytes;
-    if (take_number(&line, &bytes))
+    if (mw_number_take(&line, &bytes))
         *bytes_out = bytes;
 }
 
@@ -356,12 +332,12 @@ static uint64_t count_cpu_list(const char *text)
     uint64_t count = 0;
     for (;;) {
         uint64_t first, last;
-        if (!take_number(&text, &first))
+        if (!mw_number_take(&text, &first))
             return MW_UNKNOWN;
         last = first;
         if (*text == '-') {
             text++;
-            if (!take_number(&text, &last) || last < first || last - first > UINT32_MAX)
+            if (!mw_number_take(&text, &last) || last < first || last - first > UINT32_MAX)
                 return MW_UNKNOWN;
         }
         count += last - first + 1;
@@ -385,7 +361,7 @@ static void load_machine(int proc_fd, struct mw_process *process)
     MW_FREE char *map_count = read_small(proc_fd, "sys/vm/max_map_count");
     const char *at = map_count;
     uint64_t value;
-    if (at && take_number(&at, &value))
+    if (at && mw_number_take(&at, &value))
         process->max_map_count = value;
 }
 

@@ -15,6 +15,12 @@
 enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping_list *list_out,
                               struct mw_findings *findings, struct mw_error *err) MW_MUST_CHECK;
 
+/* The same for the text behind a descriptor, read to its end with a window of 64 KiB (more only for
+ * a longer line). *length_out: the bytes read, also on failure. MW_LIMIT for a text of more than
+ * MW_LIMIT_PROC_TEXT_BYTES, too; what read(2) says (MW_PERM, MW_GONE, MW_OS). */
+enum mw_status mw_smaps_read(int fd, struct mw_mapping_list *list_out, struct mw_findings *findings,
+                             uint64_t *length_out, struct mw_error *err) MW_MUST_CHECK;
+
 /* Does this text look like maps or smaps? Decides on the first line alone. */
 bool mw_smaps_recognize(const char *text, size_t length);
 

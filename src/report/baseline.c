@@ -284,9 +284,10 @@ static void take_allocators(struct mw_baseline *baseline, const struct mw_analys
             baseline->figures[figure] = first ? value : sum_known(baseline->figures[figure], value);
         }
         if (first) {
-            baseline->mmap_threshold = a->parameters.mmap_threshold;
-            baseline->arena_max = a->parameters.arena_max;
-            baseline->tcache_count = a->parameters.tcache_count;
+            bool known = !a->lacks_parameters;
+            baseline->mmap_threshold = known ? a->parameters.mmap_threshold : MW_UNKNOWN;
+            baseline->arena_max = known ? a->parameters.arena_max : MW_UNKNOWN;
+            baseline->tcache_count = known ? a->parameters.tcache_count : MW_UNKNOWN;
             baseline->no_dyn_threshold = a->parameters.no_dyn_threshold;
         }
         first = false;

@@ -34,6 +34,13 @@ enum mw_status mw_report_heap_text(const struct mw_analysis *analysis,
                                    const struct mw_report_text_options *options,
                                    struct mw_sink sink, struct mw_error *err) MW_MUST_CHECK;
 
+/* memwhy.leaks/1 and its screen. */
+enum mw_status mw_report_leaks_json(const struct mw_analysis *analysis, struct mw_sink sink,
+                                    struct mw_error *err);
+enum mw_status mw_report_leaks_text(const struct mw_analysis *analysis,
+                                    const struct mw_report_text_options *options,
+                                    struct mw_sink sink, struct mw_error *err);
+
 /* memwhy.pins/1 and its screen. */
 enum mw_status mw_report_pins_json(const struct mw_analysis *analysis, struct mw_sink sink,
                                    struct mw_error *err) MW_MUST_CHECK;

@@ -4,6 +4,33 @@
 
 #include "report/parts_json.h"
 
+/* What only the blocks of an arena tell is null when it was not read. */
+static void json_arena_figures(struct mw_json *json, const struct mw_arena *arena, bool resident)
+{
+    bool was_read = !arena->is_estimated;
+    const struct {
+        enum mw_field field;
+        uint64_t value;
+        bool is_known;
+    } figures[] = {
+        {MW_F(arena, heaps), arena->heap_count, true},
+        {MW_F(arena, system_bytes), arena->system_bytes, true},
+        {MW_F(arena, in_use_bytes), arena->in_use_bytes, was_read},
+        {MW_F(arena, in_use_count), arena->in_use_count, was_read},
+        {MW_F(arena, free_bytes), arena->free_bytes, was_read},
+        {MW_F(arena, free_count), arena->free_count, was_read},
+        {MW_F(arena, tcache_bytes), arena->tcache_bytes, was_read},
+        {MW_F(arena, fastbin_bytes), arena->fastbin_bytes, was_read},
+        {MW_F(arena, top_bytes), arena->top_bytes, true},
+        {MW_F(arena, free_resident_bytes), arena->free_rss, was_read && resident},
+        {MW_F(arena, trimmable_bytes), arena->trimmable_bytes, was_read && resident},
+        {MW_F(arena, metadata_bytes), arena->metadata_bytes, was_read},
+        {MW_F(arena, attached_threads), arena->attached_threads, true},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        mw_field_u64(json, figures[i].field, figures[i].is_known ? figures[i].value : MW_UNKNOWN);
+}
+
 static void json_arenas(struct mw_json *json, const struct mw_allocator *allocator)
 {
     mw_json_array_begin(json);
@@ -12,35 +39,21 @@ static void json_arenas(struct mw_json *json, const struct mw_allocator *allocat
         mw_field_object_begin(json, MW_SCOPE_arena);
         mw_field_address(json, MW_F(arena, address), arena->address);
         mw_field_bool(json, MW_F(arena, main), arena->is_main);
-        mw_field_u64(json, MW_F(arena, heaps), arena->heap_count);
-        mw_field_u64(json, MW_F(arena, system_bytes), arena->system_bytes);
-        mw_field_u64(json, MW_F(arena, in_use_bytes), arena->in_use_bytes);
-        mw_field_u64(json, MW_F(arena, in_use_count), arena->in_use_count);
-        mw_field_u64(json, MW_F(arena, free_bytes), arena->free_bytes);
-        mw_field_u64(json, MW_F(arena, free_count), arena->free_count);
-        mw_field_u64(json, MW_F(arena, tcache_bytes), arena->tcache_bytes);
-        mw_field_u64(json, MW_F(arena, fastbin_bytes), arena->fastbin_bytes);
-        mw_field_u64(json, MW_F(arena, top_bytes), arena->top_bytes);
-        bool resident = allocator->free_resident_bytes != MW_UNKNOWN;
-        mw_field_u64(json, MW_F(arena, free_resident_bytes),
-                     resident ? arena->free_rss : MW_UNKNOWN);
-        mw_field_u64(json, MW_F(arena, trimmable_bytes),
-                     resident ? arena->trimmable_bytes : MW_UNKNOWN);
-        mw_field_u64(json, MW_F(arena, metadata_bytes), arena->metadata_bytes);
-        mw_field_u64(json, MW_F(arena, attached_threads), arena->attached_threads);
+        json_arena_figures(json, arena, allocator->free_resident_bytes != MW_UNKNOWN);
         mw_field_bool(json, MW_F(arena, reconciled), arena->reconciled);
         mw_field_object_end(json);
     }
     mw_json_array_end(json);
 }
 
-static void json_size(struct mw_json *json, const struct mw_size_row *row)
+static void json_size(struct mw_json *json, const struct mw_size_row *row, uint64_t overhead)
 {
     mw_field_object_begin(json, MW_SCOPE_size);
     mw_field_u64(json, MW_F(size, size_bytes), row->size_bytes);
     mw_field_u64(json, MW_F(size, in_use_count), row->in_use_count);
     mw_field_u64(json, MW_F(size, free_count), row->free_count);
-    mw_field_u64(json, MW_F(size, usable_bytes), row->size_bytes > 8 ? row->size_bytes - 8 : 0);
+    mw_field_u64(json, MW_F(size, usable_bytes),
+                 row->size_bytes > overhead ? row->size_bytes - overhead : 0);
     mw_field_u64(json, MW_F(size, in_use_bytes), row->size_bytes * row->in_use_count);
     mw_field_u64(json, MW_F(size, free_bytes), row->size_bytes * row->free_count);
     mw_field_object_end(json);
@@ -53,6 +66,7 @@ static void json_sizes(struct mw_json *json, const struct mw_analysis *analysis)
     mw_json_array_begin(json);
     while (!mw_json_failed(json)) {
         struct mw_size_row sum = {.size_bytes = UINT64_MAX};
+        uint64_t overhead = 0;
         for (size_t i = 0; i < analysis->allocator_count; i++) {
             const struct mw_allocator *allocator = &analysis->allocators[i];
             if (next[i] < allocator->size_count &&
@@ -66,10 +80,11 @@ static void json_sizes(struct mw_json *json, const struct mw_analysis *analysis)
             if (next[i] == allocator->size_count ||
                 allocator->sizes[next[i]].size_bytes != sum.size_bytes)
                 continue;
+            overhead = mw_allocator_block_shape(allocator).overhead_bytes;
             sum.in_use_count += allocator->sizes[next[i]].in_use_count;
             sum.free_count += allocator->sizes[next[i]++].free_count;
         }
-        json_size(json, &sum);
+        json_size(json, &sum, overhead);
     }
     mw_json_array_end(json);
 }

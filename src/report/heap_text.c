@@ -17,16 +17,25 @@ struct heap_screen {
     const size_t *order; /* of the rows of the table at hand */
 };
 
+/* Is the figure an estimate, when a sample of the arenas was read? */
+static bool is_estimated(const struct mw_allocator *allocator, enum mw_field field)
+{
+    return allocator->sampled_count > 0 && field != MW_F(allocator, mmapped_bytes) &&
+           field != MW_F(allocator, system_bytes) && field != MW_F(allocator, top_bytes) &&
+           field != MW_F(allocator, skipped_bytes);
+}
+
 /* "  in use     318.4  2,041,339 blocks" */
 static void put_total(struct heap_screen *screen, unsigned depth, enum mw_field field,
                       uint64_t bytes, const char *note)
 {
     struct mw_text *text = screen->text;
-    char figure[32];
+    char figure[40], digits[32];
     if (bytes == MW_UNKNOWN)
         snprintf(figure, sizeof figure, "-");
     else
-        mw_unit_format(figure, text->unit, bytes);
+        snprintf(figure, sizeof figure, "%s%s", is_estimated(screen->allocator, field) ? "~" : "",
+                 mw_unit_format(digits, text->unit, bytes));
     mw_text_pad(text, 2 + 2 * depth);
     mw_text_put(text, MW_STYLE_PLAIN, mw_field_row(field)->heading);
     mw_text_put_right(text, 28, figure);
@@ -37,34 +46,74 @@ static void put_total(struct heap_screen *screen, unsigned depth, enum mw_field 
     mw_text_newline(text);
 }
 
-static void put_totals(struct heap_screen *screen)
+/* The kinds of free chunks that glibc alone has. */
+static void put_free_kinds(struct heap_screen *screen)
 {
     const struct mw_allocator *a = screen->allocator;
+    const char *about = a->sampled_count > 0 ? "~" : "";
     char note[160], count[32], figure[32];
-    snprintf(note, sizeof note, "%s blocks", mw_count_format(count, a->in_use_count));
-    put_total(screen, 0, MW_F(allocator, in_use_bytes), a->in_use_bytes, note);
-    snprintf(note, sizeof note, "%s blocks with a mapping of their own",
-             mw_count_format(count, a->mmapped_count));
-    put_total(screen, 1, MW_F(allocator, mmapped_bytes), a->mmapped_bytes, note);
-    snprintf(note, sizeof note, "%s chunks", mw_count_format(count, a->free_count));
-    put_total(screen, 0, MW_F(allocator, free_bytes), a->free_bytes, note);
-    put_total(screen, 1, MW_F(allocator, free_resident_bytes), a->free_resident_bytes, "");
     put_total(screen, 1, MW_F(allocator, trimmable_bytes), a->trimmable_bytes,
               "what malloc_trim(0) would give back");
-    snprintf(note, sizeof note, "%s chunks cached by threads",
+    snprintf(note, sizeof note, "%s%s chunks cached by threads", about,
              mw_count_format(count, a->tcache_count));
     put_total(screen, 1, MW_F(allocator, tcache_bytes), a->tcache_bytes, note);
-    snprintf(note, sizeof note, "%s chunks", mw_count_format(count, a->fastbin_count));
+    snprintf(note, sizeof note, "%s%s chunks", about, mw_count_format(count, a->fastbin_count));
     put_total(screen, 1, MW_F(allocator, fastbin_bytes), a->fastbin_bytes, note);
     snprintf(note, sizeof note, "%s of it resident in thread arenas: malloc_trim leaves it",
              mw_unit_format(figure, screen->text->unit, a->thread_top_rss));
     put_total(screen, 1, MW_F(allocator, top_bytes), a->top_bytes, a->thread_top_rss ? note : "");
+}
+
+static void put_totals(struct heap_screen *screen)
+{
+    bool is_glibc = mw_allocator_is_glibc(screen->allocator);
+    const struct mw_allocator *a = screen->allocator;
+    const char *about = a->sampled_count > 0 ? "~" : "";
+    char note[160], count[32], figure[32], margin[48] = "";
+    if (a->sampled_count > 0)
+        snprintf(margin, sizeof margin, "± %s, ",
+                 mw_unit_format(figure, screen->text->unit, a->in_use_margin_bytes));
+    snprintf(note, sizeof note, "%s%s%s blocks", margin, about,
+             mw_count_format(count, a->in_use_count));
+    put_total(screen, 0, MW_F(allocator, in_use_bytes), a->in_use_bytes, note);
+    if (a->mmapped_count == MW_UNKNOWN)
+        snprintf(note, sizeof note,
+                 "blocks with a mapping of their own could not be counted, and are in none of "
+                 "these figures");
+    else
+        snprintf(note, sizeof note, "%s blocks with a mapping of their own",
+                 mw_count_format(count, a->mmapped_count));
+    put_total(screen, 1, MW_F(allocator, mmapped_bytes), a->mmapped_bytes, note);
+    snprintf(note, sizeof note, "%s%s%s chunks", margin, about,
+             mw_count_format(count, a->free_count));
+    put_total(screen, 0, MW_F(allocator, free_bytes), a->free_bytes, note);
+    put_total(screen, 1, MW_F(allocator, free_resident_bytes), a->free_resident_bytes,
+              is_glibc ? "" : "in groups of slots that hold live blocks, too");
+    if (is_glibc)
+        put_free_kinds(screen);
     put_total(screen, 0, MW_F(allocator, metadata_bytes), a->metadata_bytes,
-              "headers, fences, gaps");
+              is_glibc ? "headers, fences, gaps" : "headers of groups, gaps, pages of metadata");
     if (a->skipped_bytes > 0)
         put_total(screen, 0, MW_F(allocator, skipped_bytes), a->skipped_bytes,
                   "damaged, not parsed: see the notes");
     put_total(screen, 0, MW_F(allocator, system_bytes), a->system_bytes, "all of these together");
+}
+
+/* musl's malloc cannot be set; what decides when it gives memory back takes the place. */
+static void put_rules(struct mw_text *text, const struct mw_allocator *allocator)
+{
+    char line[320];
+    mw_text_newline(text);
+    mw_text_put(text, MW_STYLE_BOLD, "PARAMETERS");
+    mw_text_put(text, MW_STYLE_PLAIN, "  none: musl's malloc has no settings and no malloc_trim");
+    mw_text_newline(text);
+    snprintf(line, sizeof line,
+             "up to 32 blocks of one size share a group, which is given back when the last of them "
+             "is freed; blocks of %llu bytes and more have a mapping of their own",
+             (unsigned long long)allocator->parameters.mmap_threshold);
+    mw_text_pad(text, 2);
+    mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN, line);
+    mw_text_newline(text);
 }
 
 /* Names in the environment that set malloc's parameters. */
@@ -92,15 +141,9 @@ static void put_environment(struct mw_text *text, const struct mw_process *proce
     mw_text_newline(text);
 }
 
-static void put_parameters(struct heap_screen *screen, const struct mw_analysis *analysis)
+static void put_parameters_in_force(struct mw_text *text, const struct mw_heap_parameters *p)
 {
-    const struct mw_heap_parameters *p = &screen->allocator->parameters;
-    struct mw_text *text = screen->text;
     char line[512], mmap[32], trim[32], pad[32], cache[32];
-    mw_text_newline(text);
-    mw_text_put(text, MW_STYLE_BOLD, "PARAMETERS");
-    mw_text_put(text, MW_STYLE_PLAIN, "  in force, read from malloc's own memory");
-    mw_text_newline(text);
     snprintf(line, sizeof line,
              "mmap_threshold %s, trim_threshold %s (%s), top_pad %s, arena_max %llu%s, "
              "mmap_max %llu, tcache %llu of at most %s per size and thread",
@@ -119,6 +162,20 @@ static void put_parameters(struct heap_screen *screen, const struct mw_analysis 
         mw_text_put(text, MW_STYLE_PLAIN, line);
         mw_text_newline(text);
     }
+}
+
+static void put_parameters(struct heap_screen *screen, const struct mw_analysis *analysis)
+{
+    struct mw_text *text = screen->text;
+    bool is_known = !screen->allocator->lacks_parameters;
+    mw_text_newline(text);
+    mw_text_put(text, MW_STYLE_BOLD, "PARAMETERS");
+    mw_text_put(text, MW_STYLE_PLAIN,
+                is_known ? "  in force, read from malloc's own memory"
+                         : "  not found in malloc's memory: what is in force is not known");
+    mw_text_newline(text);
+    if (is_known)
+        put_parameters_in_force(text, &screen->allocator->parameters);
     put_environment(text, &analysis->image.process);
 }
 
@@ -132,10 +189,12 @@ static void arena_cells(void *user, size_t index, struct mw_text_cell *cells)
         memcpy(cells[0].text, "main", 5);
     else
         snprintf(cells[0].text, MW_TEXT_CELL_BYTES, "0x%llx", (unsigned long long)arena->address);
+    bool was_read = !arena->is_estimated;
+    resident = resident && was_read;
     mw_text_cell_bytes(&cells[1], unit, arena->system_bytes);
-    mw_text_cell_bytes(&cells[2], unit, arena->in_use_bytes);
-    mw_text_cell_count(&cells[3], arena->in_use_count);
-    mw_text_cell_bytes(&cells[4], unit, arena->free_bytes);
+    mw_text_cell_bytes(&cells[2], unit, was_read ? arena->in_use_bytes : MW_UNKNOWN);
+    mw_text_cell_count(&cells[3], was_read ? arena->in_use_count : MW_UNKNOWN);
+    mw_text_cell_bytes(&cells[4], unit, was_read ? arena->free_bytes : MW_UNKNOWN);
     mw_text_cell_bytes(&cells[5], unit, resident ? arena->free_rss : MW_UNKNOWN);
     mw_text_cell_bytes(&cells[6], unit, resident ? arena->trimmable_bytes : MW_UNKNOWN);
     mw_text_cell_count(&cells[7], arena->attached_threads);
@@ -266,7 +325,10 @@ static void put_sizes(struct heap_screen *screen, size_t max)
         return;
     }
     screen->order = order;
-    put_table_head(screen->text, "SIZES", count < max ? count : max, count, "bytes in use");
+    put_table_head(screen->text, "SIZES", count < max ? count : max, count,
+                   screen->allocator->sampled_count > 0
+                       ? "bytes in use, of the arenas that were read"
+                       : "bytes in use");
     mw_text_table(screen->text, &(struct mw_text_table){
                                     .columns = columns,
                                     .column_count = sizeof columns / sizeof *columns,
@@ -276,6 +338,24 @@ static void put_sizes(struct heap_screen *screen, size_t max)
                                     .indent = 2,
                                 });
     free(order);
+}
+
+static void put_arena_count(struct mw_text *text, const struct mw_allocator *allocator)
+{
+    mw_text_printf(text, MW_STYLE_PLAIN, "  %zu arena%s", allocator->arena_count,
+                   allocator->arena_count == 1 ? "" : "s");
+    if (allocator->arena_limit != MW_UNKNOWN)
+        mw_text_printf(text, MW_STYLE_PLAIN, " of at most %llu",
+                       (unsigned long long)allocator->arena_limit);
+}
+
+static const char *counters_words(const struct mw_allocator *allocator)
+{
+    if (allocator->reconciled)
+        return "[all sums equal its own counters]";
+    if (allocator->sample_is_sound)
+        return "[a sample of the arenas was read; ~ is an estimate]";
+    return "[some sums differ from its own counters: see the notes]";
 }
 
 static void put_allocator(struct mw_text *text, const struct mw_analysis *analysis,
@@ -290,22 +370,22 @@ static void put_allocator(struct mw_text *text, const struct mw_analysis *analys
         mw_text_newline(text);
         return;
     }
-    mw_text_printf(text, MW_STYLE_PLAIN, "  %zu arena%s", allocator->arena_count,
-                   allocator->arena_count == 1 ? "" : "s");
-    if (allocator->arena_limit != MW_UNKNOWN)
-        mw_text_printf(text, MW_STYLE_PLAIN, " of at most %llu",
-                       (unsigned long long)allocator->arena_limit);
-    mw_text_printf(text, MW_STYLE_PLAIN, ", %llu heap%s, in %s",
+    bool is_glibc = mw_allocator_is_glibc(allocator);
+    if (is_glibc)
+        put_arena_count(text, allocator);
+    mw_text_printf(text, MW_STYLE_PLAIN, "%s%llu heap%s, in %s", is_glibc ? ", " : "  ",
                    (unsigned long long)allocator->heap_count, allocator->heap_count == 1 ? "" : "s",
                    text->unit.name);
     mw_text_pad(text, text->column + 2);
-    mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN,
-                 allocator->reconciled ? "[all sums equal its own counters]"
-                                       : "[some sums differ from its own counters: see the notes]");
+    mw_text_wrap(text, 2, 0, MW_STYLE_PLAIN, counters_words(allocator));
     mw_text_newline(text);
     put_totals(&screen);
-    put_parameters(&screen, analysis);
-    put_arenas(&screen, max);
+    if (is_glibc) {
+        put_parameters(&screen, analysis);
+        put_arenas(&screen, max);
+    } else {
+        put_rules(text, allocator);
+    }
     put_sizes(&screen, max);
 }
 
@@ -332,15 +412,20 @@ static void put_content(struct mw_text *text, const struct mw_allocator *allocat
     mw_text_newline(text);
 }
 
-static void put_next(struct mw_text *text, const char *target)
+static void put_next(struct mw_text *text, const char *target, bool is_glibc)
 {
     const struct mw_screen_word word = mw_screen_word(target);
     char command[MW_SCREEN_COMMAND_BYTES];
     mw_text_put(text, MW_STYLE_BOLD, "NEXT");
-    snprintf(command, sizeof command, "memwhy pins %s", word.text);
-    mw_screen_command(text, command, "which live blocks keep free memory resident");
-    snprintf(command, sizeof command, "memwhy trim %s", word.text);
-    mw_screen_command(text, command, "what malloc_trim(0) would give back");
+    if (is_glibc) {
+        snprintf(command, sizeof command, "memwhy pins %s", word.text);
+        mw_screen_command(text, command, "which live blocks keep free memory resident");
+        snprintf(command, sizeof command, "memwhy trim %s", word.text);
+        mw_screen_command(text, command, "what malloc_trim(0) would give back");
+    } else {
+        snprintf(command, sizeof command, "memwhy report %s", word.text);
+        mw_screen_command(text, command, "what it comes to");
+    }
     mw_screen_next_of_stdin(text, target);
 }
 
@@ -364,8 +449,9 @@ enum mw_status mw_report_heap_text(const struct mw_analysis *analysis,
     mw_text_newline(&text);
     mw_screen_partial(&text, analysis);
     mw_screen_notes(&text, analysis);
-    if (mw_screen_walked(analysis))
-        put_next(&text, options->target);
+    const struct mw_allocator *walked = mw_screen_walked(analysis);
+    if (walked)
+        put_next(&text, options->target, mw_allocator_is_glibc(walked));
     else
         mw_screen_next_without_heap(&text, options->target);
     return mw_text_finish(&text, err);

@@ -110,7 +110,8 @@ static void put_sums(struct maps_screen *screen)
     mw_text_printf(screen->text, MW_STYLE_PLAIN, "%zu rows, size %s KiB", screen->count,
                    mw_unit_format(size, screen->text->unit, size_sum));
     if (account->has_rss)
-        mw_text_printf(screen->text, MW_STYLE_PLAIN, ", RSS %s KiB",
+        mw_text_printf(screen->text, MW_STYLE_PLAIN, ", %s %s KiB",
+                       mw_where_total_name(screen->analysis),
                        mw_unit_format(rss, screen->text->unit, rss_sum));
     mw_text_newline(screen->text);
 }

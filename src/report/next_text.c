@@ -135,6 +135,26 @@ static void next_trim(struct next_lines *lines, const struct mw_analysis *analys
     put_next(lines, command, expect);
 }
 
+static bool has_leak(const struct mw_verdicts *verdicts)
+{
+    for (size_t i = 0; i < verdicts->count; i++)
+        if (verdicts->items[i].verdict_class == MW_CLASS_LEAKED)
+            return true;
+    return false;
+}
+
+/* By following all pointers, where a sample has told. */
+static void next_leaks(struct next_lines *lines, const struct mw_analysis *analysis,
+                       const char *target)
+{
+    char command[MW_SCREEN_COMMAND_BYTES];
+    bool is_settled = mw_reach_is_exact(&analysis->reach) || analysis->image.kind != MW_IMAGE_LIVE;
+    if (!has_leak(&analysis->verdicts))
+        return;
+    snprintf(command, sizeof command, "memwhy leaks %s%s", target, is_settled ? "" : " --fork");
+    put_next(lines, command, "all that is lost, in groups, and an address of each");
+}
+
 static bool has_remedy_with_gain(const struct mw_verdicts *verdicts)
 {
     for (size_t i = 0; i < verdicts->count; i++)
@@ -157,6 +177,7 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
         snprintf(command, sizeof command, "memwhy doctor %s", target);
         put_next(&lines, command, "what denies the access, and each way to get it");
     }
+    next_leaks(&lines, analysis, target);
     if (allocator)
         next_trim(&lines, analysis, allocator, target);
     if (allocator && allocator->pin_count > 0 &&
@@ -168,13 +189,20 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
         snprintf(command, sizeof command, "memwhy maps %s --unknown", target);
         put_next(&lines, command, "the mappings that nobody owns");
     }
+    if (allocator && analysis->image.kind == MW_IMAGE_LIVE &&
+        !mw_reach_is_exact(&analysis->reach) && !has_leak(&analysis->verdicts)) {
+        snprintf(command, sizeof command, "memwhy leaks %s --fork", target);
+        put_next(&lines, command, "is any of it lost? not looked for: too large for one stop");
+    }
     if (analysis->image.kind == MW_IMAGE_LIVE && has_remedy_with_gain(&analysis->verdicts)) {
         snprintf(command, sizeof command, "memwhy %s --json >before.json", target);
         put_next(&lines, command, "and after a change: memwhy verify before.json NEW_PID");
     }
     if (allocator) {
         snprintf(command, sizeof command, "memwhy heap %s", target);
-        put_next(&lines, command, "arenas, sizes, parameters in force");
+        put_next(&lines, command,
+                 mw_allocator_is_glibc(allocator) ? "arenas, sizes, parameters in force"
+                                                  : "blocks in use and free by size");
     } else {
         snprintf(command, sizeof command, "memwhy maps %s", target);
         put_next(&lines, command, "every mapping with its owner");

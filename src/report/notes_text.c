@@ -13,7 +13,8 @@ static const char *const noted_kinds[] = {
     "pause-expired",        "core-truncated",         "smaps-truncated", "heap-damaged",
     "arena-not-reconciled", "mmapped-not-reconciled", "arena-ring-torn", "main-heap-broken",
     "mp-not-found",         "scan-cut-short",         "pages-unknown",   "account-skew",
-    "core-pages-missing",   "several-stops",
+    "core-pages-missing",   "core-rss-anonymous",     "several-stops",   "arenas-sampled",
+    "blocks-not-listed",    "blocks-unreadable",      "fields-cut",      "blocks-not-of-one-moment",
 };
 
 /* A difference of less than 1 % changes no answer. */

@@ -146,6 +146,9 @@ static void json_allocator_figures(struct mw_json *json, const struct mw_allocat
         {MW_F(allocator, metadata_bytes), a->metadata_bytes},
         {MW_F(allocator, skipped_bytes), a->skipped_bytes},
         {MW_F(allocator, system_bytes), a->system_bytes},
+        {MW_F(allocator, sampled_arenas), a->sampled_count ? a->sampled_count : MW_UNKNOWN},
+        {MW_F(allocator, in_use_margin_bytes),
+         a->sampled_count ? a->in_use_margin_bytes : MW_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         mw_field_u64(json, figures[i].field, a->walked ? figures[i].value : MW_UNKNOWN);
@@ -159,7 +162,7 @@ void mw_json_allocator_members(struct mw_json *json, const struct mw_allocator *
     mw_field_bool(json, MW_F(allocator, reconciled), allocator->reconciled);
     json_allocator_figures(json, allocator);
     mw_field_key(json, MW_F(allocator, parameters));
-    if (allocator->walked)
+    if (allocator->walked && !allocator->lacks_parameters)
         json_parameters(json, &allocator->parameters);
     else
         mw_json_put_null(json);

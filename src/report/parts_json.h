@@ -10,6 +10,11 @@ void mw_json_target(struct mw_json *json, const struct mw_analysis *analysis);
 void mw_json_findings(struct mw_json *json, const struct mw_findings *findings);
 void mw_json_partial(struct mw_json *json, const struct mw_analysis *analysis);
 
+void mw_json_cgroup(struct mw_json *json, const struct mw_cgroup *cgroup); /* null without one */
+void mw_json_verdicts(struct mw_json *json, const struct mw_verdicts *verdicts);
+/* A whole memwhy.report/1. */
+void mw_json_report(struct mw_json *json, const struct mw_analysis *analysis);
+
 /* The members of an allocator, in an object of scope `allocator` that the caller opens and ends. */
 void mw_json_allocator_members(struct mw_json *json, const struct mw_allocator *allocator);
 

@@ -65,6 +65,17 @@ static void put_pins(struct mw_text *text, const struct mw_allocator *allocator,
     }
 }
 
+static const char *no_pins_words(const struct mw_analysis *analysis)
+{
+    const struct mw_allocator *walked = mw_screen_walked(analysis);
+    if (!analysis->heap_was_read)
+        return "no allocator that memwhy knows is in this target";
+    if (walked && !mw_allocator_is_glibc(walked))
+        return "musl has no heap that a block could pin at its end: a group of up to 32 blocks of "
+               "one size is given back when the last of them is freed";
+    return "no live block keeps free memory at the end of a heap";
+}
+
 enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
                                    const struct mw_report_text_options *options,
                                    struct mw_sink sink, struct mw_error *err)
@@ -84,9 +95,7 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
     mw_text_newline(&text);
     mw_screen_partial(&text, analysis);
     if (pins == 0 && !analysis->is_partial) {
-        mw_text_put(&text, MW_STYLE_PLAIN,
-                    analysis->heap_was_read ? "no live block keeps free memory at the end of a heap"
-                                            : "no allocator that memwhy knows is in this target");
+        mw_text_wrap(&text, 0, 0, MW_STYLE_PLAIN, no_pins_words(analysis));
         mw_text_newline(&text);
     }
     if (pins > 0) {
@@ -97,10 +106,14 @@ enum mw_status mw_report_pins_text(const struct mw_analysis *analysis,
                      "for the program and still in the way).");
         mw_text_newline(&text);
     }
-    if (mw_screen_walked(analysis)) {
+    const struct mw_allocator *walked = mw_screen_walked(analysis);
+    if (walked) {
+        bool is_glibc = mw_allocator_is_glibc(walked) && walked->free_resident_bytes != MW_UNKNOWN;
         mw_text_put(&text, MW_STYLE_BOLD, "NEXT");
-        snprintf(command, sizeof command, "memwhy trim %s", word.text);
-        mw_screen_command(&text, command, "what malloc_trim(0) would give back in spite of them");
+        snprintf(command, sizeof command, "memwhy %s %s", is_glibc ? "trim" : "heap", word.text);
+        mw_screen_command(&text, command,
+                          is_glibc ? "what malloc_trim(0) would give back in spite of them"
+                                   : "sizes of blocks in use and free");
         mw_screen_next_of_stdin(&text, options->target);
     } else {
         mw_screen_next_without_heap(&text, options->target);

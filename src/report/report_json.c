@@ -67,7 +67,7 @@ static void json_runtimes(struct mw_json *json, const struct mw_analysis *analys
     mw_json_array_end(json);
 }
 
-static void json_cgroup(struct mw_json *json, const struct mw_cgroup *cgroup)
+void mw_json_cgroup(struct mw_json *json, const struct mw_cgroup *cgroup)
 {
     if (cgroup->version == 0) {
         mw_json_put_null(json);
@@ -77,6 +77,7 @@ static void json_cgroup(struct mw_json *json, const struct mw_cgroup *cgroup)
     mw_field_u64(json, MW_F(cgroup, version), (uint64_t)cgroup->version);
     mw_field_text(json, MW_F(cgroup, path), cgroup->path);
     mw_field_u64(json, MW_F(cgroup, limit_bytes), cgroup->limit);
+    mw_field_text(json, MW_F(cgroup, limit_path), mw_text_or_null(cgroup->limit_path));
     mw_field_u64(json, MW_F(cgroup, high_bytes), cgroup->high);
     mw_field_u64(json, MW_F(cgroup, usage_bytes), cgroup->usage);
     mw_field_u64(json, MW_F(cgroup, peak_bytes), cgroup->peak);
@@ -150,7 +151,7 @@ static void json_remedies(struct mw_json *json, const struct mw_verdict *verdict
     mw_json_array_end(json);
 }
 
-static void json_verdicts(struct mw_json *json, const struct mw_verdicts *verdicts)
+void mw_json_verdicts(struct mw_json *json, const struct mw_verdicts *verdicts)
 {
     mw_json_array_begin(json);
     for (size_t i = 0; i < verdicts->count; i++) {
@@ -214,32 +215,37 @@ static void json_figures(struct mw_json *json, const struct mw_analysis *analysi
     json_categories(json, account);
 }
 
+void mw_json_report(struct mw_json *json, const struct mw_analysis *analysis)
+{
+    const struct mw_verdicts *verdicts = &analysis->verdicts;
+    mw_field_object_begin(json, MW_SCOPE_report);
+    json_head(json, analysis);
+    json_figures(json, analysis);
+    mw_field_key(json, MW_F(report, allocators));
+    json_allocators(json, analysis);
+    mw_field_key(json, MW_F(report, runtimes));
+    json_runtimes(json, analysis);
+    mw_field_key(json, MW_F(report, cgroup));
+    mw_json_cgroup(json, &analysis->cgroup);
+    mw_field_key(json, MW_F(report, verdicts));
+    mw_json_verdicts(json, verdicts);
+    mw_field_text(json, MW_F(report, peak), verdicts->peak);
+    mw_field_text(json, MW_F(report, was), verdicts->was);
+    mw_field_text(json, MW_F(report, container), verdicts->container);
+    mw_field_key(json, MW_F(report, known));
+    json_texts(json, verdicts->known, verdicts->known_count);
+    mw_field_key(json, MW_F(report, findings));
+    mw_json_findings(json, &analysis->findings);
+    mw_field_key(json, MW_F(report, partial));
+    mw_json_partial(json, analysis);
+    mw_field_object_end(json);
+}
+
 enum mw_status mw_report_json(const struct mw_analysis *analysis, struct mw_sink sink,
                               struct mw_error *err)
 {
-    const struct mw_verdicts *verdicts = &analysis->verdicts;
     struct mw_json json;
     mw_json_init(&json, sink);
-    mw_field_object_begin(&json, MW_SCOPE_report);
-    json_head(&json, analysis);
-    json_figures(&json, analysis);
-    mw_field_key(&json, MW_F(report, allocators));
-    json_allocators(&json, analysis);
-    mw_field_key(&json, MW_F(report, runtimes));
-    json_runtimes(&json, analysis);
-    mw_field_key(&json, MW_F(report, cgroup));
-    json_cgroup(&json, &analysis->cgroup);
-    mw_field_key(&json, MW_F(report, verdicts));
-    json_verdicts(&json, verdicts);
-    mw_field_text(&json, MW_F(report, peak), verdicts->peak);
-    mw_field_text(&json, MW_F(report, was), verdicts->was);
-    mw_field_text(&json, MW_F(report, container), verdicts->container);
-    mw_field_key(&json, MW_F(report, known));
-    json_texts(&json, verdicts->known, verdicts->known_count);
-    mw_field_key(&json, MW_F(report, findings));
-    mw_json_findings(&json, &analysis->findings);
-    mw_field_key(&json, MW_F(report, partial));
-    mw_json_partial(&json, analysis);
-    mw_field_object_end(&json);
+    mw_json_report(&json, analysis);
     return mw_json_finish(&json, err);
 }

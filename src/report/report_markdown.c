@@ -85,7 +85,9 @@ static void md_versions(struct mw_text *text, const struct mw_analysis *analysis
         snprintf(value, sizeof value, "%s %s%s", allocator->kind, allocator->version,
                  !allocator->walked      ? " (recognised, not walked)"
                  : allocator->reconciled ? " (walked; all sums equal its own counters)"
-                                         : " (walked; some sums differ from its own counters)");
+                 : allocator->sample_is_sound
+                     ? " (a sample of its arenas walked; the others are estimates)"
+                     : " (walked; some sums differ from its own counters)");
         put_fact(text, "allocator", value);
     }
     snprintf(value, sizeof value, "%s, %s", mw_image_kind_name(analysis->image.kind),
@@ -108,12 +110,22 @@ static void md_versions(struct mw_text *text, const struct mw_analysis *analysis
     }
 }
 
-static void md_parameters(struct mw_text *text, const struct mw_allocator *allocator)
+/* Without what only glibc has. */
+static void md_slots(struct mw_text *text, const struct mw_allocator *allocator)
 {
-    const struct mw_heap_parameters *p = &allocator->parameters;
     char value[200];
-    if (!allocator->walked)
-        return;
+    snprintf(value, sizeof value,
+             "in use %llu bytes in %llu blocks (%llu mmapped); free %llu bytes in %llu slots",
+             (unsigned long long)allocator->in_use_bytes,
+             (unsigned long long)allocator->in_use_count,
+             (unsigned long long)allocator->mmapped_count,
+             (unsigned long long)allocator->free_bytes, (unsigned long long)allocator->free_count);
+    put_fact(text, allocator->kind, value);
+}
+
+static void md_parameters(struct mw_text *text, const struct mw_heap_parameters *p)
+{
+    char value[200];
     snprintf(value, sizeof value,
              "mmap_threshold %llu, trim_threshold %llu, top_pad %llu, arena_max %llu, "
              "dynamic threshold %s, tcache_count %llu",
@@ -121,18 +133,35 @@ static void md_parameters(struct mw_text *text, const struct mw_allocator *alloc
              (unsigned long long)p->top_pad, (unsigned long long)p->arena_max,
              p->no_dyn_threshold ? "off" : "on", (unsigned long long)p->tcache_count);
     put_fact(text, "malloc parameters in force", value);
-    char limit[48] = "";
+}
+
+static void md_allocator(struct mw_text *text, const struct mw_allocator *allocator)
+{
+    char value[200], limit[48] = "", mmapped[48] = "mmapped ones not counted";
+    if (!allocator->walked)
+        return;
+    if (!mw_allocator_is_glibc(allocator)) {
+        md_slots(text, allocator);
+        return;
+    }
+    if (allocator->lacks_parameters)
+        put_fact(text, "malloc parameters in force", "not found");
+    else
+        md_parameters(text, &allocator->parameters);
     if (allocator->arena_limit != MW_UNKNOWN)
         snprintf(limit, sizeof limit, " of at most %llu",
                  (unsigned long long)allocator->arena_limit);
-    snprintf(
-        value, sizeof value,
-        "%zu arena%s%s; in use %llu bytes in %llu blocks (%llu mmapped); free "
-        "%llu bytes (tops %llu, tcache %llu)",
-        allocator->arena_count, allocator->arena_count == 1 ? "" : "s", limit,
-        (unsigned long long)allocator->in_use_bytes, (unsigned long long)allocator->in_use_count,
-        (unsigned long long)allocator->mmapped_count, (unsigned long long)allocator->free_bytes,
-        (unsigned long long)allocator->top_bytes, (unsigned long long)allocator->tcache_bytes);
+    if (allocator->mmapped_count != MW_UNKNOWN)
+        snprintf(mmapped, sizeof mmapped, "%llu mmapped",
+                 (unsigned long long)allocator->mmapped_count);
+    snprintf(value, sizeof value,
+             "%zu arena%s%s; in use %llu bytes in %llu blocks (%s); free "
+             "%llu bytes (tops %llu, tcache %llu)",
+             allocator->arena_count, allocator->arena_count == 1 ? "" : "s", limit,
+             (unsigned long long)allocator->in_use_bytes,
+             (unsigned long long)allocator->in_use_count, mmapped,
+             (unsigned long long)allocator->free_bytes, (unsigned long long)allocator->top_bytes,
+             (unsigned long long)allocator->tcache_bytes);
     put_fact(text, allocator->kind, value);
 }
 
@@ -140,7 +169,8 @@ static void md_account(struct mw_text *text, const struct mw_analysis *analysis)
 {
     const struct mw_account *account = &analysis->account;
     put_heading(text, "Account");
-    put_fact_bytes(text, account->has_rss ? "RSS" : "mapped (residency unknown)",
+    put_fact_bytes(text,
+                   account->has_rss ? mw_where_total_name(analysis) : "mapped (residency unknown)",
                    mw_where_total(analysis));
     put_fact_bytes(text, "peak RSS", analysis->image.process.vm_hwm);
     if (account->has_swap)
@@ -150,7 +180,7 @@ static void md_account(struct mw_text *text, const struct mw_analysis *analysis)
         put_fact_bytes(text, "cgroup limit", analysis->cgroup.limit);
     }
     for (size_t i = 0; i < analysis->allocator_count; i++)
-        md_parameters(text, &analysis->allocators[i]);
+        md_allocator(text, &analysis->allocators[i]);
     mw_text_newline(text);
     put_line(text, "| category | resident bytes | size bytes | count |");
     put_line(text, "|---|---:|---:|---:|");

@@ -222,9 +222,12 @@ static void put_in_use(struct mw_text *text, const struct mw_analysis *analysis)
 {
     const struct mw_account_row *in_use = &analysis->account.rows[MW_CATEGORY_MALLOC_IN_USE];
     char piece[128], figure[32];
+    bool is_sampled = false;
+    for (size_t i = 0; i < analysis->allocator_count; i++)
+        is_sampled = is_sampled || analysis->allocators[i].sampled_count > 0;
     if (!analysis->heap_was_read || !analysis->account.has_rss || in_use->rss_bytes == 0)
         return;
-    snprintf(piece, sizeof piece, "in use %s",
+    snprintf(piece, sizeof piece, "in use %s%s", is_sampled ? "~" : "",
              mw_unit_format(figure, text->unit, in_use->rss_bytes));
     put_piece(text, 3, piece);
 }
@@ -249,7 +252,7 @@ static void put_figures(struct mw_text *text, const struct mw_analysis *analysis
     const struct mw_account *account = &analysis->account;
     const struct mw_process *process = &analysis->image.process;
     char piece[128], figure[32];
-    snprintf(piece, sizeof piece, "%s %s %s", account->has_rss ? "RSS" : "mapped",
+    snprintf(piece, sizeof piece, "%s %s %s", mw_where_total_name(analysis),
              mw_unit_format(figure, text->unit, mw_where_total(analysis)), text->unit.name);
     mw_text_put(text, MW_STYLE_BOLD, piece);
     if (!account->has_rss)
@@ -277,20 +280,36 @@ void mw_screen_header(struct mw_text *text, const struct mw_analysis *analysis,
     mw_text_newline(text);
 }
 
-void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis)
+void mw_screen_why_partial(struct mw_text *text, const struct mw_error *why)
 {
-    if (!analysis->is_partial)
-        return;
     mw_text_put(text, MW_STYLE_BOLD, "PARTIAL");
     mw_text_pad(text, MW_SCREEN_TEXT_COLUMN);
-    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, 0, MW_STYLE_PLAIN, analysis->why_partial.text);
+    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, 0, MW_STYLE_PLAIN, why->text);
     mw_text_newline(text);
-    if (analysis->why_partial.hint[0]) {
+    if (why->hint[0]) {
         mw_screen_label(text, "hint");
-        mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, 0, MW_STYLE_PLAIN, analysis->why_partial.hint);
+        mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, 0, MW_STYLE_PLAIN, why->hint);
         mw_text_newline(text);
     }
     mw_text_newline(text);
+}
+
+void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    if (analysis->is_partial)
+        mw_screen_why_partial(text, &analysis->why_partial);
+}
+
+void mw_screen_report(struct mw_text *text, const struct mw_analysis *analysis,
+                      const struct mw_report_text_options *options)
+{
+    text->unit = mw_unit_for(mw_where_total(analysis));
+    mw_screen_header(text, analysis, options);
+    mw_screen_partial(text, analysis);
+    mw_screen_verdicts(text, analysis, options);
+    mw_screen_where(text, analysis, options);
+    mw_screen_notes(text, analysis);
+    mw_screen_next(text, analysis, options);
 }
 
 enum mw_status mw_report_text(const struct mw_analysis *analysis,
@@ -299,12 +318,6 @@ enum mw_status mw_report_text(const struct mw_analysis *analysis,
 {
     struct mw_text text;
     mw_text_init(&text, sink, options->look);
-    text.unit = mw_unit_for(mw_where_total(analysis));
-    mw_screen_header(&text, analysis, options);
-    mw_screen_partial(&text, analysis);
-    mw_screen_verdicts(&text, analysis, options);
-    mw_screen_where(&text, analysis, options);
-    mw_screen_notes(&text, analysis);
-    mw_screen_next(&text, analysis, options);
+    mw_screen_report(&text, analysis, options);
     return mw_text_finish(&text, err);
 }

@@ -53,6 +53,11 @@ const struct mw_allocator *mw_screen_walked(const struct mw_analysis *analysis);
 
 /* The part of a screen that says why a part is missing and how to get it; nothing when whole. */
 void mw_screen_partial(struct mw_text *text, const struct mw_analysis *analysis);
+void mw_screen_why_partial(struct mw_text *text, const struct mw_error *why);
+
+/* The whole screen of `report`, in a unit of its own. */
+void mw_screen_report(struct mw_text *text, const struct mw_analysis *analysis,
+                      const struct mw_report_text_options *options);
 
 /* Head of the other screens: "memwhy heap 4121  icinga2  glibc 2.36  paused 58 ms, 1 stop". */
 void mw_screen_title(struct mw_text *text, const struct mw_analysis *analysis, const char *command,
@@ -73,6 +78,7 @@ struct mw_where_row {
     const char *label;
     uint64_t bytes;   /* exact */
     uint64_t printed; /* rounded so that the rows printed sum to the total printed */
+    bool is_estimate; /* from a sample of arenas */
     char note[48];
 };
 enum { MW_WHERE_ROWS_MAX = 16 };
@@ -84,5 +90,7 @@ size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
 
 /* The total that the rows sum to: RSS, or the mapped size. */
 uint64_t mw_where_total(const struct mw_analysis *analysis);
+/* What that figure is: "RSS", "anonymous RSS" of a core that tells no more, "mapped". */
+const char *mw_where_total_name(const struct mw_analysis *analysis);
 
 #endif

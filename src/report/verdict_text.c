@@ -129,7 +129,7 @@ static void gain_format(char text[96], struct mw_unit unit, const struct mw_anal
     mw_unit_format(low, unit, remedy->gain_low_bytes);
     mw_unit_format(high, unit, point == MW_UNKNOWN ? remedy->gain_high_bytes : point);
     if (point != MW_UNKNOWN && rss > point)
-        snprintf(text, 96, "-%s %s -> RSS %s", high, unit.name,
+        snprintf(text, 96, "-%s %s -> %s %s", high, unit.name, mw_where_total_name(analysis),
                  mw_unit_format(after, unit, rss - point));
     else if (point != MW_UNKNOWN)
         snprintf(text, 96, "-%s %s", high, unit.name);
@@ -227,10 +227,21 @@ struct beside {
     bool was, peak, container, known; /* still to be printed */
 };
 
+/* Free blocks of malloc: only they have a last content. */
+static bool keeps_free_blocks(const struct mw_verdict *verdict)
+{
+    static const char *const ids[] = {"trimmable-free", "arena-proliferation", "fragmentation",
+                                      "allocator-cache"};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (strcmp(verdict->id, ids[i]) == 0)
+            return true;
+    return false;
+}
+
 static void put_beside(struct mw_text *text, const struct mw_verdicts *verdicts,
                        const struct mw_verdict *verdict, struct beside *beside)
 {
-    if (beside->was && verdicts->was && verdict->verdict_class == MW_CLASS_KEPT) {
+    if (beside->was && verdicts->was && keeps_free_blocks(verdict)) {
         put_row(text, "was", verdicts->was);
         beside->was = false;
     }
@@ -288,9 +299,11 @@ static bool is_unknown(const struct mw_verdict *verdict)
     return strcmp(verdict->id, "unknown") == 0;
 }
 
+/* A cause stands in the block of its state; one of `unknown`, which has no block, by itself. */
 static bool is_shown(const struct mw_verdict *verdict, bool all)
 {
-    return !verdict->part_of && !is_unknown(verdict) && (all || !verdict->minor);
+    bool has_block = verdict->part_of && strcmp(verdict->part_of, "unknown") != 0;
+    return !has_block && !is_unknown(verdict) && (all || !verdict->minor);
 }
 
 /* The inside of an allocator that was not read is no verdict, and no small thing either. */

@@ -65,6 +65,13 @@ uint64_t mw_where_total(const struct mw_analysis *analysis)
     return account->has_rss ? account->rss_bytes : account->size_bytes;
 }
 
+const char *mw_where_total_name(const struct mw_analysis *analysis)
+{
+    if (!analysis->account.has_rss)
+        return "mapped";
+    return mw_finding_find(&analysis->findings, "core-rss-anonymous") ? "anonymous RSS" : "RSS";
+}
+
 /* bytes in steps of the last decimal that the unit prints: 10^decimals per unit. */
 static unsigned long steps_per_unit(struct mw_unit unit)
 {
@@ -184,6 +191,42 @@ static void note_threads(char note[48], const struct mw_analysis *analysis)
                  threads == 1 ? "" : "s");
 }
 
+/* Was a sample of an allocator's arenas read? *margin_out is by how much its figures may be off. */
+static bool is_sampled(const struct mw_analysis *analysis, uint64_t *margin_out)
+{
+    bool sampled = false;
+    *margin_out = 0;
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        sampled = sampled || analysis->allocators[i].sampled_count > 0;
+        *margin_out += analysis->allocators[i].in_use_margin_bytes;
+    }
+    return sampled;
+}
+
+/* What is printed: "~" marks an estimate. */
+static const char *row_figure(char figure[40], const struct mw_where_row *row, struct mw_unit unit)
+{
+    char digits[32];
+    snprintf(figure, 40, "%s%s", row->is_estimate ? "~" : "",
+             mw_unit_format(digits, unit, row->printed));
+    return figure;
+}
+
+static void where_estimate(struct mw_where_row *row, enum where_group group,
+                           const struct mw_analysis *analysis, struct mw_unit unit)
+{
+    uint64_t margin;
+    char figure[32], note[48];
+    row->is_estimate = (group == WHERE_IN_USE || group == WHERE_FREE) && row->bytes > 0 &&
+                       is_sampled(analysis, &margin);
+    if (!row->is_estimate)
+        return;
+    memcpy(note, row->note, sizeof note);
+    const char *between = !note[0] ? "" : group == WHERE_FREE ? ", ~" : ", ";
+    snprintf(row->note, sizeof row->note, "± %s%s%.28s", mw_unit_format(figure, unit, margin),
+             between, note);
+}
+
 static void where_note(char note[48], enum where_group group, const struct mw_analysis *analysis,
                        struct mw_unit unit, uint64_t bytes)
 {
@@ -235,6 +278,7 @@ size_t mw_where_rows(const struct mw_analysis *analysis, struct mw_unit unit,
                                    .bytes = bytes[group],
                                    .printed = printed[group]};
         where_note(row.note, (enum where_group)group, analysis, unit, bytes[group]);
+        where_estimate(&row, (enum where_group)group, analysis, unit);
         if (group == WHERE_UNKNOWN)
             *unknown_out = row;
         else if (row.bytes > 0)
@@ -257,9 +301,9 @@ struct where_layout {
 static void layout_add(struct where_layout *layout, const struct mw_where_row *row,
                        struct mw_unit unit)
 {
-    char figure[32];
+    char figure[40];
     unsigned label = mw_text_width(row->label);
-    unsigned wide = mw_text_width(mw_unit_format(figure, unit, row->printed));
+    unsigned wide = mw_text_width(row_figure(figure, row, unit));
     layout->label = label > layout->label ? label : layout->label;
     layout->figure = wide > layout->figure ? wide : layout->figure;
 }
@@ -284,8 +328,8 @@ static struct where_layout layout_of(const struct mw_where_row *rows, size_t cou
 static void put_where_row(struct mw_text *text, unsigned start, struct where_layout layout,
                           const struct mw_where_row *row, uint64_t total)
 {
-    char figure[32];
-    mw_unit_format(figure, text->unit, row->printed);
+    char figure[40];
+    row_figure(figure, row, text->unit);
     unsigned figure_end = start + layout.label + 2 + layout.figure;
     mw_text_pad(text, start);
     mw_text_put(text, MW_STYLE_PLAIN, row->label);

@@ -17,7 +17,8 @@ struct mw_runtime {
     const char *kind; /* "dotnet", "jvm", "cpython", "go", "node" */
     char version[64]; /* "" unknown */
     uint64_t heap_used, heap_committed, heap_rss, native_reported, direct; /* or MW_UNKNOWN */
-    mw_addr heap_start, heap_end;                                          /* 0: not one range */
+    uint64_t heap_nursery; /* room for objects made since heap_used was told; or MW_UNKNOWN */
+    mw_addr heap_start, heap_end; /* 0: not one range */
 };
 
 struct mw_runtime_probe {

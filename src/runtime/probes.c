@@ -30,6 +30,7 @@ enum mw_status mw_runtimes_probe(struct mw_image *image, struct mw_claims *claim
             .heap_rss = MW_UNKNOWN,
             .native_reported = MW_UNKNOWN,
             .direct = MW_UNKNOWN,
+            .heap_nursery = MW_UNKNOWN,
         };
         enum mw_status status = mw_runtime_probes[i]->probe(image, claims, &runtime, findings, err);
         if (status == MW_NOT_FOUND)

@@ -22,8 +22,17 @@
 enum { STATUS_BYTES_MAX = 1 << 20, ARENAS_MANY = 8 };
 #define ARENA_HEAP_BYTES ((uint64_t)64 << 20) /* glibc HEAP_MAX_SIZE on 64-bit, every version */
 
-/* The figures of one process. False: it has ended, or has no memory of its own. */
-static bool row_load(int proc_fd, int32_t pid, struct mw_list_row *row)
+static bool is_readable(int proc_fd, int32_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%d/mem", pid);
+    int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+bool mw_list_row_load(int proc_fd, int32_t pid, struct mw_list_row *row)
 {
     char path[64], *text;
     size_t length;
@@ -49,6 +58,7 @@ static bool row_load(int proc_fd, int32_t pid, struct mw_list_row *row)
     _Static_assert(sizeof row->name == sizeof process.comm, "the kernel's name fits");
     memcpy(row->name, process.comm, sizeof row->name);
     mw_process_deinit(&process);
+    row->readable = is_readable(proc_fd, pid);
     return row->rss_bytes != MW_UNKNOWN;
 }
 
@@ -66,7 +76,7 @@ static enum mw_status rows_load(int proc_fd, DIR *directory, struct mw_context *
             continue;
         if (mw_context_canceled(context))
             status = MW_CANCELED;
-        else if (row_load(proc_fd, (int32_t)pid, &row))
+        else if (mw_list_row_load(proc_fd, (int32_t)pid, &row))
             status = mw_vec_push(&rows, MW_LIMIT_PROCESSES, row);
     }
     list->rows = rows.items;
@@ -114,16 +124,6 @@ static void row_take_runtime(struct mw_list_row *row, const struct mw_analysis *
     row->managed_rss_bytes = rows[MW_CATEGORY_MANAGED_HEAP].rss_bytes +
                              rows[MW_CATEGORY_MANAGED_CODE].rss_bytes +
                              rows[MW_CATEGORY_MANAGED_METADATA].rss_bytes;
-}
-
-static bool is_readable(int proc_fd, int32_t pid)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%d/mem", pid);
-    int fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    return fd >= 0;
 }
 
 /* Mappings and their owners. What cannot be read stays unknown. */
@@ -180,13 +180,12 @@ static int by_rss_descending(const void *a, const void *b)
     return (left->pid > right->pid) - (left->pid < right->pid);
 }
 
-static enum mw_status details_load(int proc_fd, size_t details_max, struct mw_context *context,
+static enum mw_status details_load(size_t details_max, struct mw_context *context,
                                    struct mw_list *list, struct mw_error *err)
 {
     for (size_t i = 0; i < list->count; i++) {
         struct mw_list_row *row = &list->rows[i];
         enum mw_status status = MW_OK;
-        row->readable = is_readable(proc_fd, row->pid);
         if (i < details_max)
             status = row_look_closely(row, context);
         if (status != MW_OK)
@@ -213,7 +212,7 @@ enum mw_status mw_list_load(int proc_fd, size_t details_max, struct mw_context *
     closedir(directory);
     if (status == MW_OK) {
         qsort(list.rows, list.count, sizeof *list.rows, by_rss_descending);
-        status = details_load(proc_fd, details_max, context, &list, err);
+        status = details_load(details_max, context, &list, err);
     }
     if (status != MW_OK) {
         mw_list_deinit(&list);

@@ -42,6 +42,10 @@ enum mw_status mw_list_load(int proc_fd, size_t details_max, struct mw_context *
 
 void mw_list_deinit(struct mw_list *list);
 
+/* The figures of one process from its status, and whether it may be read; nothing of its mappings.
+ * False: it has ended, or has no memory of its own. */
+bool mw_list_row_load(int proc_fd, int32_t pid, struct mw_list_row *row_out);
+
 /* Do the mappings from index on begin with the heap of a thread arena: writable from a multiple of
  * 64 MiB, then a reserve without access to the next one? */
 struct mw_mapping_list;

@@ -9,10 +9,11 @@
 #include "session/session.h"
 
 #include "base/clock.h"
-#include "blocks/sample.h"
+#include "base/units.h"
 #include "heap/foreign/foreign.h"
 #include "image/open.h"
 #include "proc/cgroup.h"
+#include "session/heaps.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,208 +22,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WALK_TRIES = 24, UNRECONCILED_TRIES = 3, SLEEP_NS_MAX = 16000000, VISITORS_MAX = 4 };
-
-/* One size of block that holds this share of what is in use is asked about: leak or cache? */
-enum { SUSPECT_PERCENT = 30 };
-
 /* An answer about the heap is partial when an allocator that was not walked holds this share. */
 enum { UNREAD_PERCENT = 5 };
-static const uint64_t SUSPECT_BYTES_MIN = (uint64_t)1 << 20;
-static const uint64_t SUSPECT_SEARCH_BYTES_MAX = (uint64_t)8 << 30;
 
-static void partial_because(struct mw_analysis *analysis, const struct mw_error *why)
+/* From here on memory that is shared copy-on-write is worth looking for those who share it. */
+enum { SHARED_PERCENT = 2 };
+static const uint64_t SHARED_BYTES_MIN = (uint64_t)1 << 20;
+
+void mw_analysis_partial(struct mw_analysis *analysis, const struct mw_error *why)
 {
     if (analysis->is_partial)
         return; /* the first reason is the deepest */
     analysis->is_partial = true;
     analysis->why_partial = *why;
-}
-
-/* 1, 2, 4, 8, 16, 16 … ms: long enough for a thread to leave malloc. */
-static void wait_before_retry(unsigned attempt)
-{
-    long ns = 1000000L << (attempt < 4 ? attempt : 4);
-    struct timespec pause = {0, ns < SLEEP_NS_MAX ? ns : SLEEP_NS_MAX};
-    nanosleep(&pause, NULL);
-}
-
-/* The caller's options with one visitor more: the sample of blocks. */
-struct sampled_options {
-    struct mw_heap_options heap;
-    struct mw_heap_visitor visitors[VISITORS_MAX];
-};
-
-static void sampled_options_init(struct sampled_options *sampled,
-                                 const struct mw_analysis_options *options,
-                                 struct mw_block_samples *samples)
-{
-    *sampled = (struct sampled_options){.heap = options->heap};
-    if (!samples || options->heap.visitor_count >= VISITORS_MAX)
-        return;
-    for (size_t i = 0; i < options->heap.visitor_count; i++)
-        sampled->visitors[i] = options->heap.visitors[i];
-    sampled->visitors[sampled->heap.visitor_count++] = mw_block_samples_visitor(samples);
-    sampled->heap.visitors = sampled->visitors;
-}
-
-/* One walk under one stop. */
-static enum mw_status walk_once(struct mw_analysis *analysis, const struct mw_heap_walker *walker,
-                                const struct sampled_options *options, struct mw_context *context,
-                                struct mw_allocator *allocator, struct mw_findings *findings,
-                                struct mw_error *err)
-{
-    enum mw_status status = mw_image_stop(&analysis->image, err);
-    if (status != MW_OK)
-        return status;
-    const struct mw_findings *image_findings = &analysis->image.findings;
-    const struct mw_finding *expired = mw_finding_find(image_findings, "pause-expired");
-    uint64_t expired_before = expired ? expired->count : 0;
-    status = walker->walk(&analysis->image, &options->heap, context, allocator, findings, err);
-    if (analysis->image.stopped)
-        mw_image_resume(&analysis->image);
-    expired = mw_finding_find(image_findings, "pause-expired");
-    if (expired && expired->count > expired_before)
-        allocator->reconciled = false; /* it ran on while it was read */
-    return status;
-}
-
-/* Is it worth letting go and looking again? A lock, or a heap that moved since its regions were
- * read. */
-static bool walk_should_retry(const struct mw_analysis *analysis, enum mw_status status,
-                              const struct mw_allocator *allocator, unsigned attempt)
-{
-    if (analysis->image.kind != MW_IMAGE_LIVE || attempt + 1 >= WALK_TRIES)
-        return false;
-    if (status == MW_LIMIT)
-        return true;
-    return status == MW_OK && !allocator->reconciled && attempt < UNRECONCILED_TRIES;
-}
-
-/* Keep what identifies the allocator, drop a walk's results. */
-static void allocator_reset(struct mw_allocator *allocator)
-{
-    struct mw_allocator kept = {.kind = allocator->kind};
-    memcpy(kept.version, allocator->version, sizeof kept.version);
-    mw_allocator_deinit(allocator);
-    *allocator = kept;
-}
-
-/* Whoever listens to the walk must forget what it has heard. */
-static void listeners_restart(const struct mw_heap_options *options)
-{
-    for (size_t i = 0; i < options->visitor_count; i++)
-        if (options->visitors[i].restart)
-            options->visitors[i].restart(options->visitors[i].user);
-    if (options->trim_restart)
-        options->trim_restart(options->trim_user);
-}
-
-static enum mw_status walk_until_sound(struct mw_analysis *analysis,
-                                       const struct mw_heap_walker *walker,
-                                       const struct sampled_options *options,
-                                       struct mw_context *context, struct mw_allocator *allocator,
-                                       struct mw_error *err)
-{
-    enum mw_status status;
-    for (unsigned attempt = 0;; attempt++) {
-        struct mw_findings findings = {0};
-        status = walk_once(analysis, walker, options, context, allocator, &findings, err);
-        if (!walk_should_retry(analysis, status, allocator, attempt)) {
-            mw_findings_merge(&analysis->findings, &findings);
-            mw_findings_deinit(&findings);
-            return status;
-        }
-        mw_findings_deinit(&findings);
-        allocator_reset(allocator);
-        listeners_restart(&options->heap);
-        wait_before_retry(attempt);
-        struct mw_error refresh_error;
-        if (mw_image_refresh(&analysis->image, &refresh_error) != MW_OK) {
-            *err = refresh_error;
-            return refresh_error.code;
-        }
-    }
-}
-
-/* Probe every known allocator; walk those that can be walked. */
-static enum mw_status heaps_read(struct mw_analysis *analysis,
-                                 const struct sampled_options *options, struct mw_context *context,
-                                 struct mw_error *err)
-{
-    for (size_t i = 0; mw_heap_walkers[i]; i++) {
-        const struct mw_heap_walker *walker = mw_heap_walkers[i];
-        if (analysis->allocator_count == MW_ALLOCATORS_MAX)
-            break;
-        struct mw_allocator *allocator = &analysis->allocators[analysis->allocator_count];
-        struct mw_error problem = {0};
-        enum mw_status status = walker->probe(&analysis->image, allocator, &problem);
-        if (status == MW_OK)
-            analysis->allocator_count++;
-        if (status == MW_OK && walker->walk) {
-            status = walk_until_sound(analysis, walker, options, context, allocator, &problem);
-            analysis->heap_was_read |= status == MW_OK;
-        }
-        if (status == MW_NOMEM || status == MW_CANCELED || status == MW_GONE) {
-            *err = problem;
-            return status;
-        }
-        if (status != MW_OK && status != MW_NOT_FOUND) {
-            allocator_reset(allocator);
-            partial_because(analysis, &problem);
-        }
-    }
-    return MW_OK;
-}
-
-/* The chunk size that holds the most bytes in use, when it is worth asking about; else 0. */
-static uint64_t suspect_size(const struct mw_allocator *allocator)
-{
-    uint64_t size = 0, most = SUSPECT_BYTES_MIN - 1;
-    for (size_t i = 0; i < allocator->size_count; i++) {
-        const struct mw_size_row *row = &allocator->sizes[i];
-        uint64_t bytes;
-        if (!__builtin_mul_overflow(row->size_bytes, row->in_use_count, &bytes) && bytes > most) {
-            most = bytes;
-            size = row->size_bytes;
-        }
-    }
-    return most >= allocator->in_use_bytes / 100 * SUSPECT_PERCENT ? size : 0;
-}
-
-/* Where one size holds much of the heap: does anything point to its blocks? */
-static enum mw_status suspect_search(struct mw_analysis *analysis,
-                                     const struct mw_block_samples *samples,
-                                     struct mw_context *context, struct mw_error *err)
-{
-    for (size_t i = 0; i < analysis->allocator_count; i++) {
-        const struct mw_allocator *allocator = &analysis->allocators[i];
-        uint64_t size = allocator->walked ? suspect_size(allocator) : 0;
-        size_t count = 0;
-        const mw_addr *chunks = size ? mw_block_samples_of(samples, size, &count) : NULL;
-        if (chunks)
-            return mw_references_search(&analysis->image, chunks, count, size,
-                                        SUSPECT_SEARCH_BYTES_MAX, context, &analysis->references,
-                                        err);
-    }
-    return MW_OK;
-}
-
-/* Walk all heaps, and ask about the size of block that stands out. */
-static enum mw_status heaps_examine(struct mw_analysis *analysis,
-                                    const struct mw_analysis_options *options,
-                                    struct mw_context *context, struct mw_error *err)
-{
-    struct mw_block_samples *samples = NULL;
-    if (!options->skip_verdicts && !(samples = mw_block_samples_new()))
-        return mw_fail(err, MW_NOMEM, "out of memory");
-    struct sampled_options sampled;
-    sampled_options_init(&sampled, options, samples);
-    enum mw_status status = heaps_read(analysis, &sampled, context, err);
-    if (status == MW_OK && samples)
-        status = suspect_search(analysis, samples, context, err);
-    mw_block_samples_free(samples);
-    return status;
 }
 
 static enum mw_status claims_collect(struct mw_analysis *analysis, struct mw_error *err)
@@ -256,8 +68,52 @@ static void cgroup_read(struct mw_analysis *analysis, const struct mw_analysis_o
     close(proc_fd);
 }
 
-static enum mw_status verdicts_find(struct mw_analysis *analysis, struct mw_error *err)
+/* Processes that share this one's memory since a fork, where that is enough to matter: their sums
+ * cost a walk of page tables each. What cannot be read stays unknown. */
+static enum mw_status family_read(struct mw_analysis *analysis, struct mw_context *context,
+                                  struct mw_error *err)
 {
+    const struct mw_mapping_list *regions = &analysis->image.regions;
+    uint64_t shared = 0;
+    if (analysis->image.kind != MW_IMAGE_LIVE || !analysis->account.has_rss)
+        return MW_OK;
+    for (size_t i = 0; i < regions->count; i++)
+        shared += mw_mapping_forked_bytes(&regions->items[i]);
+    if (shared < SHARED_BYTES_MIN || shared < analysis->account.rss_bytes / 100 * SHARED_PERCENT)
+        return MW_OK;
+    int proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (proc_fd < 0)
+        return MW_OK;
+    enum mw_status status =
+        mw_family_load(proc_fd, analysis->image.process.pid, context, &analysis->family, err);
+    close(proc_fd);
+    analysis->has_family = status == MW_OK;
+    return status == MW_NOMEM || status == MW_CANCELED ? status : MW_OK;
+}
+
+/* Why no heap was read, if it is not that its allocator is unknown or not walked. */
+static const struct mw_error *unread_reason(const struct mw_analysis *analysis, bool skip_heap,
+                                            struct mw_error *skipped)
+{
+    if (analysis->heap_was_read || analysis->image.kind == MW_IMAGE_SMAPS)
+        return NULL; /* an image of smaps says by itself that it holds no memory */
+    if (skip_heap) {
+        (void)mw_fail(skipped, MW_INVALID, "--no-heap was given");
+        mw_error_hint(skipped, "leave out --no-heap");
+        return skipped;
+    }
+    return analysis->is_partial ? &analysis->why_partial : NULL;
+}
+
+static enum mw_status verdicts_find(struct mw_analysis *analysis, bool skip_heap,
+                                    struct mw_error *err)
+{
+    struct mw_error skipped = {0};
+    const bool has_reach = analysis->reach.is_done;
+    struct mw_leak_kind kinds[MW_LEAK_KINDS];
+    const struct mw_leak_evidence leaks =
+        mw_lost_evidence(&analysis->reach, &analysis->lost, kinds);
+    const struct mw_holder_evidence holder = mw_lost_holder(&analysis->lost);
     const struct mw_evidence evidence = {
         .image = &analysis->image,
         .account = &analysis->account,
@@ -266,9 +122,14 @@ static enum mw_status verdicts_find(struct mw_analysis *analysis, struct mw_erro
         .runtimes = analysis->runtimes,
         .runtime_count = analysis->runtime_count,
         .cgroup = &analysis->cgroup,
+        .family = analysis->has_family ? &analysis->family : NULL,
         .findings = &analysis->findings,
         .references = analysis->references.size_bytes ? &analysis->references : NULL,
+        .leaks = has_reach ? &leaks : NULL,
+        .holder = has_reach && analysis->lost.holder.size_bytes ? &holder : NULL,
+        .huge = analysis->huge.size_bytes ? &analysis->huge : NULL,
         .heap_was_read = analysis->heap_was_read,
+        .why_unread = unread_reason(analysis, skip_heap, &skipped),
     };
     return mw_verdicts_evaluate(&evidence, &analysis->verdicts, err);
 }
@@ -291,6 +152,35 @@ static bool unread_is_much(const struct mw_analysis *analysis)
     return unsplit->size_bytes > account->size_bytes / 100 * UNREAD_PERCENT;
 }
 
+/* Where an allocator would be is not there: that none was found says nothing. */
+static bool core_is_too_short(const struct mw_analysis *analysis, struct mw_error *why)
+{
+    const struct mw_finding *cut = mw_finding_find(&analysis->image.findings, "core-truncated");
+    char missing[32];
+    if (analysis->image.kind != MW_IMAGE_CORE || analysis->allocator_count > 0 || !cut)
+        return false;
+    (void)mw_fail(why, MW_TRUNCATED,
+                  "the core is cut: %s of it is missing, and no allocator is in what is left",
+                  mw_bytes_format(missing, cut->bytes));
+    mw_error_hint(why, "take it again with room for all of it: ulimit -c unlimited, df");
+    return true;
+}
+
+/* A pin keeps resident memory: where no page of glibc's heaps is known to be resident, that none
+ * was found says nothing. Pins that were found despite that count. */
+static bool pins_are_unknown(const struct mw_analysis *analysis)
+{
+    bool is_unknown = false;
+    for (size_t i = 0; i < analysis->allocator_count; i++) {
+        const struct mw_allocator *allocator = &analysis->allocators[i];
+        if (allocator->pin_count > 0)
+            return false;
+        is_unknown |= allocator->walked && mw_allocator_is_glibc(allocator) &&
+                      allocator->free_resident_bytes == MW_UNKNOWN;
+    }
+    return is_unknown;
+}
+
 /* A heap that was asked for and not read leaves a part of the question open. A report is whole
  * without: it accounts for every byte, and says which allocator was not looked into. */
 static void unread_is_partial(struct mw_analysis *analysis,
@@ -298,7 +188,13 @@ static void unread_is_partial(struct mw_analysis *analysis,
 {
     const struct mw_allocator *allocator = unwalked_allocator(analysis);
     struct mw_error why = {0};
-    if (options->skip_heap || !options->heap_is_asked)
+    if (options->skip_heap)
+        return;
+    if (core_is_too_short(analysis, &why)) {
+        mw_analysis_partial(analysis, &why);
+        return;
+    }
+    if (!options->heap_is_asked)
         return;
     if (analysis->image.kind == MW_IMAGE_SMAPS) {
         (void)mw_fail(&why, MW_UNSUPPORTED,
@@ -311,10 +207,26 @@ static void unread_is_partial(struct mw_analysis *analysis,
                       allocator->kind);
         if (strcmp(allocator->kind, "musl") != 0) /* it keeps none */
             mw_error_hint(&why, "%s's own statistics tell it", allocator->kind);
+    } else if (options->pins_are_asked && pins_are_unknown(analysis)) {
+        (void)mw_fail(&why, MW_UNSUPPORTED,
+                      "no pins: which pages are resident is not known here, so neither is which "
+                      "live blocks keep free memory resident");
+        mw_error_hint(&why, "memwhy pins PID, of the process while it runs");
     } else {
         return;
     }
-    partial_because(analysis, &why);
+    mw_analysis_partial(analysis, &why);
+}
+
+/* Look into the huge pages that were chosen before the walk; the target runs. */
+static enum mw_status huge_read(struct mw_analysis *analysis, struct mw_context *context,
+                                struct mw_error *err)
+{
+    if (analysis->huge.size_bytes == 0)
+        return MW_OK;
+    if (analysis->image.kind == MW_IMAGE_LIVE)
+        mw_thp_load(NULL, &analysis->huge.thp);
+    return mw_huge_read(&analysis->image, &analysis->account, context, &analysis->huge, err);
 }
 
 static enum mw_status analysis_fill(struct mw_analysis *analysis,
@@ -322,21 +234,37 @@ static enum mw_status analysis_fill(struct mw_analysis *analysis,
                                     struct mw_context *context, struct mw_error *err)
 {
     enum mw_status status = MW_OK;
-    if (!options->skip_heap && (analysis->image.can & MW_CAN_READ))
-        status = heaps_examine(analysis, options, context, err);
+    bool could_read = analysis->image.can & MW_CAN_READ;
+    if (!options->skip_heap && !options->skip_verdicts)
+        status = mw_huge_choose(&analysis->image, &analysis->huge, err);
+    if (status != MW_OK)
+        return status;
+    if (!options->skip_heap && could_read)
+        status = mw_heaps_examine(analysis, options, context, err);
     else if (!options->skip_heap && analysis->image.kind != MW_IMAGE_SMAPS)
-        partial_because(analysis, &analysis->image.cannot_read);
+        mw_analysis_partial(analysis, &analysis->image.cannot_read);
     if (status == MW_OK)
         status = claims_collect(analysis, err);
+    if (!options->skip_heap && could_read && !(analysis->image.can & MW_CAN_READ))
+        mw_analysis_partial(analysis, &analysis->image.cannot_read); /* it was lost meanwhile */
     if (status == MW_OK)
         status = mw_account_build(&analysis->image, &analysis->claims, &analysis->account,
                                   &analysis->findings, err);
+    if (status == MW_OK)
+        status = huge_read(analysis, context, err);
+    if (status == MW_OK && options->read_more && analysis->heap_was_read)
+        status = options->read_more(options->read_more_user, analysis, context, err);
+    if (status == MW_OK)
+        status = mw_image_snapshot_check(&analysis->image, err);
+    mw_image_snapshot_drop(&analysis->image); /* memory is read; and it is not of the family */
     if (status == MW_OK) {
         unread_is_partial(analysis, options);
         cgroup_read(analysis, options);
     }
     if (status == MW_OK && !options->skip_verdicts)
-        status = verdicts_find(analysis, err);
+        status = family_read(analysis, context, err);
+    if (status == MW_OK && !options->skip_verdicts)
+        status = verdicts_find(analysis, options->skip_heap, err);
     mw_findings_merge(&analysis->findings, &analysis->image.findings);
     return status;
 }
@@ -349,16 +277,35 @@ enum mw_status mw_analysis_run(const char *target, const struct mw_analysis_opti
     struct mw_error local = {0};
     if (!err)
         err = &local;
-    *analysis_out = (struct mw_analysis){.taken_at = mw_clock_realtime_s()};
     const struct mw_image_open_options open_options = {
         .proc_dir_fd = AT_FDCWD,
         .need_read = !options->skip_heap,
     };
-    enum mw_status status =
-        mw_image_open(target, &open_options, context, &analysis_out->image, err);
+    struct mw_image image = {0};
+    *analysis_out = (struct mw_analysis){0};
+    enum mw_status status = mw_image_open(target, &open_options, context, &image, err);
     if (status != MW_OK)
         return status;
-    status = analysis_fill(analysis_out, options, context, err);
+    if (options->fork && image.kind != MW_IMAGE_LIVE) {
+        mw_image_close(&image);
+        return mw_fail(err, MW_INVALID, "only a running process can be forked: '%s' is none",
+                       target);
+    }
+    return mw_analysis_run_image(&image, options, context, analysis_out, err);
+}
+
+enum mw_status mw_analysis_run_image(struct mw_image *image,
+                                     const struct mw_analysis_options *options,
+                                     struct mw_context *context, struct mw_analysis *analysis_out,
+                                     struct mw_error *err)
+{
+    assert(image->ops && options && analysis_out);
+    struct mw_error local = {0};
+    if (!err)
+        err = &local;
+    *analysis_out = (struct mw_analysis){.image = *image, .taken_at = mw_clock_realtime_s()};
+    *image = (struct mw_image){0};
+    enum mw_status status = analysis_fill(analysis_out, options, context, err);
     if (status != MW_OK)
         mw_analysis_deinit(analysis_out);
     return status;
@@ -366,8 +313,11 @@ enum mw_status mw_analysis_run(const char *target, const struct mw_analysis_opti
 
 void mw_analysis_deinit(struct mw_analysis *analysis)
 {
+    mw_lost_deinit(&analysis->lost);
+    mw_reach_deinit(&analysis->reach);
     mw_verdicts_deinit(&analysis->verdicts);
     mw_account_deinit(&analysis->account);
+    mw_huge_deinit(&analysis->huge);
     mw_claims_deinit(&analysis->claims);
     for (size_t i = 0; i < analysis->allocator_count; i++)
         mw_allocator_deinit(&analysis->allocators[i]);

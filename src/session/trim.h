@@ -24,12 +24,14 @@ enum mw_status mw_trim_apply(struct mw_analysis *analysis, struct mw_trim *trim,
                              struct mw_error *err) MW_MUST_CHECK;
 
 /* Ranges of pages that would be given back, ascending and coalesced. Collected in the walk through
- * mw_heap_options.trim_range; a walk that is begun anew forgets what it collected. */
+ * mw_heap_options.trim_range; a walk that is begun anew forgets what it collected, and keeps that
+ * of the allocators before. */
 struct mw_trim_ranges {
     struct mw_trim_range {
         mw_addr start, end;
     } * items;
     size_t count, room;
+    size_t kept;           /* of the allocators walked before */
     enum mw_status status; /* of collecting */
 };
 void mw_trim_ranges_collect(struct mw_trim_ranges *ranges, struct mw_heap_options *options);

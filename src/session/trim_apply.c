@@ -125,8 +125,8 @@ static enum mw_status trim_call(struct mw_analysis *analysis, struct mw_trim *tr
     mw_addr function = 0;
     if (image->kind != MW_IMAGE_LIVE)
         return mw_fail(err, MW_INVALID, "malloc_trim can be run in a live process only");
-    if (trim->predicted_bytes == MW_UNKNOWN)
-        return mw_fail(err, MW_UNSUPPORTED, "without a prediction malloc_trim is not run");
+    if (trim->refused.code != MW_OK) /* no prediction: the reason is there already */
+        return trim->refused.code;
     enum mw_status status = function_find(analysis, &function, err);
     if (status == MW_OK)
         status = anonymous_read(image, &trim->anon_before_bytes, err);

@@ -67,7 +67,9 @@ enum mw_status mw_dynsym_open(struct mw_image *image, mw_addr base, struct mw_dy
     uint64_t size = dynsym.elf.dynamic_end - dynsym.elf.dynamic;
     if (size > sizeof entries)
         size = sizeof entries;
-    size = mw_image_read_some(image, dynsym.elf.dynamic, entries, (size_t)size);
+    /* a constant but for the pointers that a loader may add the bias to: see dynamic_pointer() */
+    if (mw_image_read_mapped(image, dynsym.elf.dynamic, entries, (size_t)size) != MW_OK)
+        size = mw_image_read_some(image, dynsym.elf.dynamic, entries, (size_t)size);
     for (size_t i = 0; i < size / sizeof *entries && entries[i].d_tag != DT_NULL; i++)
         dynamic_apply(&dynsym, &entries[i]);
     if (dynsym.symbols == 0 || dynsym.strings == 0)
@@ -152,7 +154,7 @@ static enum mw_status gnu_table_read(const struct mw_dynsym *dynsym, struct gnu_
     table->bucket_count = head[0];
     table->symbol_offset = head[1];
     table->bloom_size = head[2];
-    table->bloom_shift = head[3] & 63;
+    table->bloom_shift = head[3] & 31; /* of a hash of 32 bits */
     table->bloom = dynsym->gnu_hash + sizeof head;
     table->buckets = table->bloom + (uint64_t)table->bloom_size * 8;
     table->chain = table->buckets + (uint64_t)table->bucket_count * 4;

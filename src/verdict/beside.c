@@ -3,9 +3,10 @@
 
 #include "base/str.h"
 
+/* Free memory of malloc: the rest of class kept has no content worth a word. */
 static bool kept_matters(const struct mw_scope *scope)
 {
-    return mw_is_worth(scope, mw_kept_bytes(scope), 5, MW_MIB);
+    return mw_is_worth(scope, mw_kept_free_bytes(scope), 5, MW_MIB);
 }
 
 /* The highest RSS there ever was: the kernel's mark, else that of a container of its own. */
@@ -35,7 +36,7 @@ void mw_beside_peak(struct mw_scope *scope)
     const char *name;
     uint64_t peak = peak_bytes(scope, &name);
     uint64_t rss = scope->figures.total_bytes;
-    uint64_t needed = mw_less(rss, mw_kept_bytes(scope));
+    uint64_t needed = mw_less(rss, mw_kept_free_bytes(scope));
     if (!in_use_is_known(scope) || !scope->figures.has_rss || !mw_known(peak) ||
         peak < mw_sum(needed, needed / 4) || mw_less(peak, needed) < 16 * MW_MIB)
         return;

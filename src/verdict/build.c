@@ -12,6 +12,7 @@
 enum {
     PARTS_MAX = 64, /* evidence items, ruled out ids or remedies of one verdict; sentences */
     NAME_BYTES_MAX = 48,
+    LONG_NAME_BYTES_MAX = 150,
     NAME_COLUMNS_MAX = 56, /* escaped */
 };
 
@@ -48,34 +49,49 @@ struct mw_label mw_label_count(uint64_t count)
     return label;
 }
 
-struct mw_phrase mw_phrase_name(const char *name)
+/* Escape name into text, cut at bytes_max bytes of it or about columns_max characters. */
+static void name_escape(const char *name, size_t bytes_max, size_t columns_max, char *text,
+                        size_t room)
 {
-    struct mw_phrase phrase = {"?"};
-    if (!name)
-        return phrase;
-    size_t length = strnlen(name, NAME_BYTES_MAX + 1);
-    bool cut = length > NAME_BYTES_MAX;
+    size_t length = strnlen(name, bytes_max + 1);
+    bool cut = length > bytes_max;
     size_t used = 0;
     const unsigned char *at = (const unsigned char *)name;
-    for (size_t left = cut ? NAME_BYTES_MAX : length; left > 0;) {
-        if (used >= NAME_COLUMNS_MAX) {
+    for (size_t left = cut ? bytes_max : length; left > 0;) {
+        if (used >= columns_max) {
             cut = true;
             break;
         }
         size_t take = mw_utf8_sequence(at, left);
         bool c1_control = take == 2 && at[0] == 0xc2 && at[1] < 0xa0;
         if (take == 0 || c1_control || *at < 0x20 || *at == 0x7f) {
-            used += (size_t)snprintf(phrase.text + used, sizeof phrase.text - used, "\\x%02x", *at);
+            used += (size_t)snprintf(text + used, room - used, "\\x%02x", *at);
             take = 1;
         } else {
-            memcpy(phrase.text + used, at, take);
+            memcpy(text + used, at, take);
             used += take;
         }
         at += take;
         left -= take;
     }
-    snprintf(phrase.text + used, sizeof phrase.text - used, "%s", cut ? "..." : "");
-    assert(used < sizeof phrase.text);
+    snprintf(text + used, room - used, "%s", cut ? "..." : "");
+    assert(used < room);
+}
+
+struct mw_phrase mw_phrase_name(const char *name)
+{
+    struct mw_phrase phrase = {"?"};
+    if (name)
+        name_escape(name, NAME_BYTES_MAX, NAME_COLUMNS_MAX, phrase.text, sizeof phrase.text);
+    return phrase;
+}
+
+struct mw_long_phrase mw_phrase_long(const char *name)
+{
+    struct mw_long_phrase phrase = {"?"};
+    if (name)
+        name_escape(name, LONG_NAME_BYTES_MAX, 4 * LONG_NAME_BYTES_MAX, phrase.text,
+                    sizeof phrase.text);
     return phrase;
 }
 

@@ -18,6 +18,9 @@ struct mw_label {
 struct mw_phrase {
     char text[208];
 };
+struct mw_long_phrase {
+    char text[640];
+};
 
 /* "1,981.7 MiB" in the unit of the screen; in a smaller one when it would read 0.0. */
 struct mw_label mw_label_bytes(const struct mw_scope *scope, uint64_t bytes);
@@ -25,6 +28,8 @@ struct mw_label mw_label_size(uint64_t bytes);  /* "96 B", "31.4 MiB": exact bel
 struct mw_label mw_label_count(uint64_t count); /* "42,231" */
 /* Bytes of a target, escaped and shortened to 48. NULL is "?". */
 struct mw_phrase mw_phrase_name(const char *name);
+/* The same, shortened to 150. */
+struct mw_long_phrase mw_phrase_long(const char *name);
 /* "4121" or "PID" */
 struct mw_label mw_label_pid(const struct mw_scope *scope);
 
@@ -32,6 +37,7 @@ struct mw_label mw_label_pid(const struct mw_scope *scope);
 #define MW_SIZE(n) mw_label_size(n).text
 #define MW_COUNT(n) mw_label_count(n).text
 #define MW_NAME(name) mw_phrase_name(name).text
+#define MW_LONG_NAME(name) mw_phrase_long(name).text
 #define MW_PID mw_label_pid(scope).text
 #define MW_PLURAL(n) ((n) == 1 ? "" : "s")
 

@@ -96,10 +96,11 @@ static void pin_evidence(struct mw_scope *scope, struct mw_verdict *verdict,
     mw_verdict_figure(scope, verdict, "heap walk", pin->would_release_bytes,
                       "without it and its like the heap would give back %s",
                       MW_BYTES(pin->would_release_bytes));
-    mw_verdict_figure(scope, verdict, "mp_ in memory",
-                      scope->figures.glibc->parameters.trim_threshold,
-                      "trim_threshold in force: %s; free() gives back the top of a heap only",
-                      MW_SIZE(scope->figures.glibc->parameters.trim_threshold));
+    if (!scope->figures.glibc->lacks_parameters)
+        mw_verdict_figure(scope, verdict, "mp_ in memory",
+                          scope->figures.glibc->parameters.trim_threshold,
+                          "trim_threshold in force: %s; free() gives back the top of a heap only",
+                          MW_SIZE(scope->figures.glibc->parameters.trim_threshold));
 }
 
 void mw_rule_heap_top_pinned(struct mw_scope *scope)

@@ -1,8 +1,8 @@
 /* verdict/engine.c: run the rules, hold the ledger to its word, order the verdicts.
  *
  * Invariants, asserted: what the top-level verdicts are charged with and what the ledger has left
- * is the total; `unknown` is there and last; a verdict that is part of another names one that is
- * there and is no larger. */
+ * is the total (of class outside only what is in the Rss); `unknown` is there and last; a verdict
+ * that is part of another names one that is there and is no larger. */
 #include "verdict/build.h"
 
 #include <assert.h>
@@ -79,10 +79,19 @@ static void ruled_out_prune(struct mw_verdicts *verdicts)
     }
 }
 
+void mw_verdicts_order(struct mw_scope *scope)
+{
+    struct mw_verdicts *verdicts = scope->verdicts;
+    minor_mark(scope);
+    ruled_out_prune(verdicts);
+    if (verdicts->count > 0)
+        qsort(verdicts->items, verdicts->count, sizeof *verdicts->items, verdict_compare);
+}
+
 static void result_check(const struct mw_scope *scope)
 {
     const struct mw_verdicts *verdicts = scope->verdicts;
-    uint64_t charged = 0;
+    uint64_t charged = scope->outside_taken;
     for (int category = 0; category < MW_CATEGORY_COUNT; category++)
         charged = mw_sum(charged, scope->left[category]);
     assert(verdicts->count > 0 && is_unknown(&verdicts->items[verdicts->count - 1]));
@@ -118,9 +127,7 @@ enum mw_status mw_verdicts_evaluate(const struct mw_evidence *evidence,
         mw_verdicts_deinit(&verdicts);
         return mw_fail(err, scope.status, "cannot put the verdicts together");
     }
-    minor_mark(&scope);
-    ruled_out_prune(&verdicts);
-    qsort(verdicts.items, verdicts.count, sizeof *verdicts.items, verdict_compare);
+    mw_verdicts_order(&scope);
     result_check(&scope);
     *verdicts_out = verdicts;
     return MW_OK;

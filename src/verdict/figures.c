@@ -13,6 +13,7 @@
  * neither trimmable, nor in a thread arena's top, nor in holes, nor in the tcache. */
 #include "verdict/rules.h"
 
+#include <assert.h>
 #include <string.h>
 
 uint64_t mw_sum(uint64_t a, uint64_t b)
@@ -93,7 +94,8 @@ static void arena_sum(struct mw_arena_sums *sums, const struct mw_arena *arena, 
         sums->trimmable_bytes = mw_sum(sums->trimmable_bytes, arena->trimmable_bytes);
     sums->free_size = mw_sum(sums->free_size, arena->free_bytes);
     sums->in_use_size = mw_sum(sums->in_use_size, arena->in_use_bytes);
-    if (arena->free_bytes > 0 && arena->free_bytes >= arena->in_use_bytes)
+    sums->read_count += !arena->is_estimated;
+    if (!arena->is_estimated && arena->free_bytes > 0 && arena->free_bytes >= arena->in_use_bytes)
         sums->mostly_free_count++;
     if (arena->attached_threads == 0)
         sums->idle_count++;
@@ -119,19 +121,26 @@ static void allocator_sum(struct mw_scope *scope, const struct mw_allocator *all
 {
     struct mw_figures *figures = &scope->figures;
     figures->is_exact = figures->is_exact && allocator->reconciled;
+    figures->margin_bytes = mw_sum(figures->margin_bytes, allocator->in_use_margin_bytes);
+    figures->is_sampled = figures->is_sampled || allocator->sampled_count > 0;
+    figures->is_sound = figures->is_sound && (allocator->reconciled || allocator->sample_is_sound);
+    figures->in_use_bytes = mw_sum(figures->in_use_bytes, allocator->in_use_bytes);
+    figures->in_use_count = mw_sum(figures->in_use_count, allocator->in_use_count);
+    if (!figures->walked || allocator->system_bytes > figures->walked->system_bytes)
+        figures->walked = allocator;
     if (!is_walked_glibc(scope, allocator)) {
-        figures->foreign_free_bytes =
-            mw_sum(figures->foreign_free_bytes, mw_known(allocator->free_resident_bytes)
-                                                    ? allocator->free_resident_bytes
-                                                    : allocator->free_bytes);
+        uint64_t kept = mw_known(allocator->free_resident_bytes) ? allocator->free_resident_bytes
+                                                                 : allocator->free_bytes;
+        figures->foreign_free_bytes = mw_sum(figures->foreign_free_bytes, kept);
+        if (allocator->marks_free)
+            figures->marked_free_bytes = mw_sum(figures->marked_free_bytes, kept);
         return;
     }
     figures->is_glibc = true;
     if (!figures->glibc || allocator->system_bytes > figures->glibc->system_bytes)
         figures->glibc = allocator;
-    figures->in_use_bytes = mw_sum(figures->in_use_bytes, allocator->in_use_bytes);
-    figures->in_use_count = mw_sum(figures->in_use_count, allocator->in_use_count);
-    figures->mmapped_bytes = mw_sum(figures->mmapped_bytes, allocator->mmapped_bytes);
+    if (mw_known(allocator->mmapped_bytes))
+        figures->mmapped_bytes = mw_sum(figures->mmapped_bytes, allocator->mmapped_bytes);
     figures->free_large_bytes =
         mw_sum(figures->free_large_bytes,
                figures->is_resident ? allocator->free_large_rss : allocator->free_large_bytes);
@@ -160,9 +169,18 @@ static void holding_count(struct mw_figures *figures, const struct mw_allocator 
     for (size_t i = 0; i < allocator->arena_count; i++) {
         const struct mw_arena *arena = &allocator->arenas[i];
         uint64_t free_bytes = figures->is_resident ? arena->free_rss : arena->free_bytes;
-        if (!arena->is_main && free_bytes > 0 && free_bytes >= least)
+        if (!arena->is_main && !arena->is_estimated && free_bytes > 0 && free_bytes >= least)
             other->holding_count++;
     }
+}
+
+/* Arenas are alike or not: of a sample, counts that were made stand for as large a part of all. */
+static void counts_scale(struct mw_arena_sums *sums)
+{
+    if (sums->read_count == 0 || sums->read_count == sums->count)
+        return;
+    sums->mostly_free_count = product(sums->mostly_free_count, sums->count) / sums->read_count;
+    sums->holding_count = product(sums->holding_count, sums->count) / sums->read_count;
 }
 
 /* The deciding evidence of arena-proliferation. */
@@ -238,7 +256,7 @@ void mw_figures_build(struct mw_scope *scope)
     struct mw_figures *figures = &scope->figures;
     figures->has_rss = evidence->account && evidence->account->has_rss;
     figures->is_resident = residency_is_known(scope);
-    figures->is_exact = evidence->heap_was_read;
+    figures->is_exact = figures->is_sound = evidence->heap_was_read;
     uint64_t fragments = 0;
     for (size_t i = 0; i < evidence->allocator_count; i++)
         if (is_walked(scope, &evidence->allocators[i]))
@@ -249,6 +267,7 @@ void mw_figures_build(struct mw_scope *scope)
     for (size_t i = 0; i < evidence->allocator_count; i++)
         if (is_walked_glibc(scope, &evidence->allocators[i]))
             holding_count(figures, &evidence->allocators[i]);
+    counts_scale(&figures->other);
     figures->arenas_hold = arenas_hold(figures);
     parts_build(figures, fragments);
     figures->fragmentation_holds = fragmentation_holds(&figures->parts);
@@ -272,6 +291,16 @@ uint64_t mw_kept_bytes(const struct mw_scope *scope)
         if (verdict->verdict_class == MW_CLASS_KEPT && !verdict->part_of)
             sum = mw_sum(sum, verdict->bytes);
     }
+    return sum;
+}
+
+uint64_t mw_kept_free_bytes(const struct mw_scope *scope)
+{
+    const struct mw_verdict *states[] = {scope->arenas, scope->trimmable, scope->fragmentation,
+                                         scope->cache};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        sum = mw_sum(sum, states[i] ? states[i]->bytes : 0);
     return sum;
 }
 
@@ -306,6 +335,13 @@ uint64_t mw_in_use_count_of(const struct mw_scope *scope, uint64_t chunk_size)
                 count = mw_sum(count, allocator->sizes[j].in_use_count);
     }
     return count;
+}
+
+uint64_t mw_usable_bytes(const struct mw_scope *scope, uint64_t size_bytes)
+{
+    const struct mw_allocator *walked = scope->figures.walked;
+    assert(walked); /* whose sizes they are */
+    return mw_less(size_bytes, mw_allocator_block_shape(walked).overhead_bytes);
 }
 
 bool mw_is_mapped(const struct mw_scope *scope, const char *name_start)

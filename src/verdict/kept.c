@@ -7,6 +7,7 @@
 #include "verdict/build.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Counted and reconciled, and residency known page by page; otherwise of one kind. */
 static enum mw_basis kept_basis(const struct mw_scope *scope)
@@ -22,19 +23,42 @@ static const char *kept_words(const struct mw_scope *scope)
                : "by size: which of its pages are resident is not known here";
 }
 
+/* Why the sums may differ. Arenas that changed between two stops are no damage. */
+static struct mw_phrase why_unequal(const struct mw_scope *scope)
+{
+    struct mw_phrase phrase = {": see the notes below"};
+    const struct mw_evidence *evidence = scope->evidence;
+    const struct mw_image *image = evidence->image;
+    uint64_t moved = 0;
+    for (size_t i = 0; i < evidence->allocator_count; i++)
+        if (mw_allocator_is_glibc(&evidence->allocators[i]))
+            moved = mw_sum(moved, evidence->allocators[i].moved_count);
+    if (moved > 0 && image)
+        snprintf(phrase.text, sizeof phrase.text,
+                 ": read under %s stops, %s arena%s changed meanwhile",
+                 MW_COUNT(image->pauses.count), MW_COUNT(moved), MW_PLURAL(moved));
+    return phrase;
+}
+
 /* The basis in words, so that nobody has to guess what "likely" hides. */
 static void reconciled_note(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_figures *figures = &scope->figures;
     uint64_t arenas = mw_sum(figures->main.count, figures->other.count);
-    if (figures->is_exact)
+    if (figures->is_sampled)
+        mw_verdict_figure(scope, verdict, "heap walk", figures->other.read_count,
+                          "%s of %s thread arenas walked%s; the rest is estimated, ± %s",
+                          MW_COUNT(figures->other.read_count), MW_COUNT(figures->other.count),
+                          figures->is_sound ? "" : ", sums do not equal glibc's own counters",
+                          MW_BYTES(figures->margin_bytes));
+    else if (figures->is_exact)
         mw_verdict_figure(scope, verdict, "heap walk", arenas,
                           "%s arena%s walked, sums equal glibc's own counters", MW_COUNT(arenas),
                           MW_PLURAL(arenas));
     else
         mw_verdict_figure(scope, verdict, "heap walk", arenas,
-                          "%s arena%s walked, sums do not equal glibc's own counters: see findings",
-                          MW_COUNT(arenas), MW_PLURAL(arenas));
+                          "%s arena%s walked, sums do not equal glibc's own counters%s",
+                          MW_COUNT(arenas), MW_PLURAL(arenas), why_unequal(scope).text);
     if (!figures->is_resident)
         mw_verdict_note(scope, verdict, "pagemap",
                         "residency is not known: figures are sizes of blocks");
@@ -117,7 +141,7 @@ static void leak_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 void mw_rule_out_trimmable(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_figures *figures = &scope->figures;
-    uint64_t kept = mw_kept_bytes(scope);
+    uint64_t kept = mw_kept_free_bytes(scope);
     if (figures->is_resident)
         mw_verdict_rule_out(scope, verdict, "trimmable-free",
                             "malloc keeps %s free (%u%%), malloc_trim would release %s",
@@ -326,6 +350,28 @@ void mw_rule_fragmentation(struct mw_scope *scope)
         mw_remedy_arena_cap(scope, verdict);
 }
 
+/* musl has neither a cache nor a setting: free slots wait in groups that hold live blocks, and a
+ * few whole groups of sizes that came and went often. */
+static void slots_kept(struct mw_scope *scope, uint64_t bytes)
+{
+    const struct mw_figures *figures = &scope->figures;
+    const struct mw_allocator *musl = figures->walked;
+    struct mw_verdict *verdict =
+        mw_verdict_add(scope, "allocator-cache", MW_CLASS_KEPT, kept_basis(scope), bytes);
+    scope->cache = verdict;
+    mw_text_set(scope, &verdict->summary,
+                "%s was freed by the program and is kept in musl's groups of slots, %s: musl gives "
+                "a group back when the last of its blocks is freed",
+                MW_BYTES(bytes), kept_words(scope));
+    mw_verdict_figure(scope, verdict, "heap walk", musl->free_count,
+                      "%s free slots beside %s blocks in use, sums %s musl's own counters",
+                      MW_COUNT(musl->free_count), MW_COUNT(musl->in_use_count),
+                      figures->is_exact ? "equal" : "do not equal");
+    mw_verdict_rule_out(scope, verdict, "trimmable-free", "musl has no malloc_trim");
+    leak_ruled_out(scope, verdict);
+    mw_remedy_slots(scope, verdict);
+}
+
 void mw_rule_allocator_cache(struct mw_scope *scope)
 {
     const struct mw_figures *figures = &scope->figures;
@@ -333,6 +379,10 @@ void mw_rule_allocator_cache(struct mw_scope *scope)
     uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_FREE, wanted);
     if (bytes == 0)
         return;
+    if (!figures->is_glibc && figures->walked && strcmp(figures->walked->kind, "musl") == 0) {
+        slots_kept(scope, bytes);
+        return;
+    }
     /* Cached blocks were just written to; that each page is resident is not counted, though. */
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "allocator-cache", MW_CLASS_KEPT, MW_BASIS_LIKELY, bytes);

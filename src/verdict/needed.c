@@ -70,7 +70,7 @@ void mw_rule_untracked_native(struct mw_scope *scope)
                           "anonymous memory is %s", MW_BYTES(account->anonymous_bytes));
         mw_verdict_rule_out(scope, verdict, "trimmable-free",
                             "free memory of malloc (%s) is not in this figure",
-                            MW_BYTES(mw_kept_bytes(scope)));
+                            MW_BYTES(mw_kept_free_bytes(scope)));
         return;
     }
 }
@@ -90,7 +90,7 @@ void mw_rule_managed_live(struct mw_scope *scope)
     if (mw_known(used))
         mw_text_set(scope, &verdict->summary,
                     "%s is resident in the managed heap, %s of it used by objects", MW_BYTES(bytes),
-                    MW_BYTES(used));
+                    MW_BYTES(mw_least(used, bytes)));
     else
         mw_text_set(scope, &verdict->summary,
                     "%s is resident in the managed heap; live and dead objects are not told apart "
@@ -152,10 +152,12 @@ void mw_rule_thread_stacks(struct mw_scope *scope)
     bool is_counted = mw_known(scope->process->thread_count);
     uint64_t threads = is_counted ? scope->process->thread_count : stacks;
     uint64_t per_thread = threads > 0 ? bytes / threads : bytes;
-    /* Stacks are known by their shape: proven where the kernel counts as many threads. */
+    /* Proven where the kernel counts as many threads, and more than a shape told them. */
+    const struct mw_image *image = scope->evidence->image;
+    bool is_proven = is_counted && threads == stacks && image && image->can & MW_CAN_READ;
     struct mw_verdict *verdict =
         mw_verdict_add(scope, "thread-stacks", MW_CLASS_NEEDED,
-                       is_counted && threads == stacks ? MW_BASIS_PROVEN : MW_BASIS_LIKELY, bytes);
+                       is_proven ? MW_BASIS_PROVEN : MW_BASIS_LIKELY, bytes);
     mw_text_set(scope, &verdict->summary, "%s is resident in the stacks of %s thread%s, %s each",
                 MW_BYTES(bytes), MW_COUNT(threads), MW_PLURAL(threads), MW_SIZE(per_thread));
     mw_verdict_figure(scope, verdict, "smaps", bytes, "stacks: %s resident", MW_BYTES(bytes));
@@ -170,7 +172,11 @@ void mw_rule_thread_stacks(struct mw_scope *scope)
                           "full size",
                           MW_BYTES(scope->process->vm_lck));
     uint64_t huge = stacks_huge_bytes(scope);
-    if (mw_known(huge) && huge > bytes / 2)
+    if (scope->bloat_of_stacks > 0)
+        mw_verdict_figure(scope, verdict, "memory", scope->bloat_of_stacks,
+                          "%s more in huge pages of stacks was never used (thp-stacks)",
+                          MW_BYTES(scope->bloat_of_stacks));
+    else if (mw_known(huge) && huge > bytes / 2)
         mw_verdict_figure(scope, verdict, "smaps", huge,
                           "%s of it in huge pages: touched or not, 2 MiB at a time",
                           MW_BYTES(huge));
@@ -337,8 +343,9 @@ static void healthy_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict
 static bool healthy_holds(const struct mw_scope *scope)
 {
     uint64_t suspect = mw_sum(mw_kept_bytes(scope), scope->leak ? scope->leak->bytes : 0);
-    uint64_t dark =
-        mw_sum(scope->left[MW_CATEGORY_MALLOC_UNSPLIT], scope->left[MW_CATEGORY_UNKNOWN]);
+    suspect = mw_sum(suspect, scope->mapping_leak ? scope->mapping_leak->bytes : 0);
+    uint64_t dark = mw_sum(mw_category_bytes(scope, MW_CATEGORY_MALLOC_UNSPLIT),
+                           scope->left[MW_CATEGORY_UNKNOWN]);
     return !mw_is_worth(scope, suspect, 10, 1) && !mw_is_worth(scope, dark, 25, MW_MIB);
 }
 
@@ -381,26 +388,35 @@ static const struct mw_allocator *unsplit_allocator(const struct mw_scope *scope
     return NULL;
 }
 
+/* What kept the heap from being read; NULL when nothing did. */
+static const struct mw_error *unread_reason(const struct mw_scope *scope)
+{
+    const struct mw_evidence *evidence = scope->evidence;
+    if (evidence->why_unread)
+        return evidence->why_unread;
+    return evidence->image && evidence->image->cannot_read.text[0] ? &evidence->image->cannot_read
+                                                                   : NULL;
+}
+
 /* Memory of malloc whose inside nobody looked into: it has an owner, so it is not in the bytes of
  * `unknown`, and nothing can be said for or against it. */
 static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uint64_t unsplit)
 {
     const struct mw_image *image = scope->evidence->image;
     const struct mw_allocator *allocator = unsplit_allocator(scope);
+    const struct mw_error *why = scope->evidence->heap_was_read ? NULL : unread_reason(scope);
     bool is_live = image && image->kind == MW_IMAGE_LIVE;
-    bool is_denied = !scope->evidence->heap_was_read && image && image->cannot_read.text[0];
-    if (allocator && !is_denied)
+    if (why)
+        mw_verdict_figure(scope, verdict, "smaps", unsplit,
+                          "%s belongs to malloc, and its inside was not read: %s; to settle it: "
+                          "%s",
+                          MW_BYTES(unsplit), why->text,
+                          why->hint[0] ? why->hint : "the right to read the process's memory");
+    else if (allocator)
         mw_verdict_figure(scope, verdict, "smaps", unsplit,
                           "%s belongs to %s, which this version recognises and does not walk; to "
                           "settle it: the allocator's own statistics",
                           MW_BYTES(unsplit), allocator->kind);
-    else if (is_denied)
-        mw_verdict_figure(scope, verdict, "smaps", unsplit,
-                          "%s belongs to malloc, and its inside was not read: %s; to settle it: "
-                          "%s",
-                          MW_BYTES(unsplit), image->cannot_read.text,
-                          image->cannot_read.hint[0] ? image->cannot_read.hint
-                                                     : "the right to read the process's memory");
     else
         mw_verdict_figure(scope, verdict, "smaps", unsplit,
                           "%s belongs to malloc, and its inside was not read; to settle it: %s",
@@ -409,12 +425,13 @@ static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uin
                                   : "a source with memory (a live process or a core)");
 }
 
-/* What of malloc.unsplit nobody looked into. Where all allocators were walked, a little of it is
- * what lies in the brk area and is not theirs, like the first thread's block of a static program.
+/* What of malloc.unsplit nobody looked into, whatever else is known of its pages. Where all
+ * allocators were walked, a little of it is what lies in the brk area and is not theirs, like the
+ * first thread's block of a static program.
  */
 static uint64_t unread_bytes(const struct mw_scope *scope)
 {
-    uint64_t unsplit = scope->left[MW_CATEGORY_MALLOC_UNSPLIT];
+    uint64_t unsplit = mw_category_bytes(scope, MW_CATEGORY_MALLOC_UNSPLIT);
     bool all_walked = scope->evidence->heap_was_read && !unsplit_allocator(scope);
     return all_walked && unsplit < MW_MIB ? 0 : unsplit;
 }

@@ -14,23 +14,13 @@ static uint64_t known_or_0(uint64_t value)
     return mw_known(value) ? value : 0;
 }
 
-/* Kernel memory of the cgroup; MW_UNKNOWN without figures. `kernel` (v2, Linux 5.18) holds slab,
- * stacks, page tables and per-CPU memory; sockets are counted beside it. */
+/* Kernel memory of the cgroup, sockets included; MW_UNKNOWN without figures. */
 static uint64_t cgroup_kernel_bytes(const struct mw_cgroup *cgroup)
 {
-    if (cgroup->version == 0)
+    uint64_t kernel = cgroup->version == 0 ? MW_UNKNOWN : mw_cgroup_kernel_bytes(cgroup);
+    if (cgroup->version == 0 || (!mw_known(kernel) && !mw_known(cgroup->sock)))
         return MW_UNKNOWN;
-    uint64_t slab = cgroup->slab;
-    if (!mw_known(slab) &&
-        (mw_known(cgroup->slab_reclaimable) || mw_known(cgroup->slab_unreclaimable)))
-        slab = mw_sum(known_or_0(cgroup->slab_reclaimable), known_or_0(cgroup->slab_unreclaimable));
-    uint64_t kernel = cgroup->kernel;
-    if (!mw_known(kernel) && !mw_known(slab) && !mw_known(cgroup->sock))
-        return MW_UNKNOWN;
-    if (!mw_known(kernel))
-        kernel = mw_sum(mw_sum(known_or_0(slab), known_or_0(cgroup->page_tables)),
-                        mw_sum(known_or_0(cgroup->kernel_stack), known_or_0(cgroup->percpu)));
-    return mw_sum(kernel, known_or_0(cgroup->sock));
+    return mw_sum(known_or_0(kernel), known_or_0(cgroup->sock));
 }
 
 /* Page cache of the cgroup that no process has mapped: what is mapped is in an RSS. */
@@ -56,6 +46,8 @@ static bool is_alarming(const struct mw_scope *scope, uint64_t bytes)
     if (!mw_known(bytes) || bytes < 16 * MW_MIB || !mw_known(cgroup->usage) ||
         bytes < cgroup->usage / 10)
         return false;
+    if (scope->group)
+        return true;
     return is_near_limit(cgroup) ||
            (mw_known(cgroup->process_count) && cgroup->process_count <= FEW_PROCESSES &&
             bytes >= scope->figures.total_bytes / 4);
@@ -64,16 +56,22 @@ static bool is_alarming(const struct mw_scope *scope, uint64_t bytes)
 static void usage_figure(struct mw_scope *scope, struct mw_verdict *verdict)
 {
     const struct mw_cgroup *cgroup = scope->evidence->cgroup;
+    char own[96];
+    if (!scope->group)
+        snprintf(own, sizeof own, "RSS of this process is %s",
+                 MW_BYTES(scope->figures.total_bytes));
+    else if (mw_known(scope->group->pss))
+        snprintf(own, sizeof own, "the PSS of its processes is %s", MW_BYTES(scope->group->pss));
+    else
+        snprintf(own, sizeof own, "the PSS of its processes is not known");
     if (mw_known(cgroup->limit))
         mw_verdict_figure(scope, verdict, "cgroup", cgroup->usage,
-                          "the container holds %s of %s (%u%%); RSS of this process is %s",
-                          MW_BYTES(cgroup->usage), MW_BYTES(cgroup->limit),
-                          mw_percent(cgroup->usage, cgroup->limit),
-                          MW_BYTES(scope->figures.total_bytes));
+                          "the container holds %s of %s (%u%%); %s", MW_BYTES(cgroup->usage),
+                          MW_BYTES(cgroup->limit), mw_percent(cgroup->usage, cgroup->limit), own);
     else
         mw_verdict_figure(scope, verdict, "cgroup", cgroup->usage,
-                          "the container holds %s, without a limit; RSS of this process is %s",
-                          MW_BYTES(cgroup->usage), MW_BYTES(scope->figures.total_bytes));
+                          "the container holds %s, without a limit; %s", MW_BYTES(cgroup->usage),
+                          own);
 }
 
 /* A figure of memory.stat, when it is known. */

@@ -34,10 +34,12 @@ void mw_remedy_trim(struct mw_scope *scope, struct mw_verdict *verdict)
         return;
     }
     /* The prediction is exact for the moment of the walk; the target runs on after it. */
-    uint64_t slack = gain / 50;
+    uint64_t slack = figures->is_sampled ? mw_least(gain, figures->margin_bytes) : gain / 50;
     uint64_t there = mw_category_bytes(scope, MW_CATEGORY_MALLOC_FREE);
     mw_remedy_gain(remedy, mw_least(gain - slack, there), mw_least(mw_sum(gain, slack), there));
-    if (figures->other.top_bytes > 0)
+    if (figures->is_sampled)
+        mw_text_set(scope, &remedy->basis, "estimated from the arenas that were read");
+    else if (figures->other.top_bytes > 0)
         mw_text_set(scope, &remedy->basis,
                     "predicted page for page, 2%% either way; %s of thread arenas' tops stay",
                     MW_BYTES(figures->other.top_bytes));
@@ -172,6 +174,21 @@ void mw_remedy_release_settings(struct mw_scope *scope, struct mw_verdict *verdi
         mw_remedy_add(scope, verdict, "the allocator's decay or release settings, restart");
     mw_text_set(scope, &remedy->basis, "not predictable: depends on the load between two peaks");
     verify_restart(scope, remedy);
+}
+
+/* For musl: what frees whole groups, and what has no groups. */
+void mw_remedy_slots(struct mw_scope *scope, struct mw_verdict *verdict)
+{
+    struct mw_remedy *remedy = mw_remedy_add(
+        scope, verdict, "keep long-lived and short-lived blocks apart (pools, separate processes)");
+    mw_text_set(scope, &remedy->basis,
+                "not predictable: one live block holds its group of up to 32 of one size");
+    mw_text_set(scope, &remedy->verify, "memwhy heap %s", MW_PID);
+    remedy = mw_remedy_add(scope, verdict,
+                           "jemalloc or mimalloc (LD_PRELOAD; a static program: linked in), "
+                           "restart");
+    mw_text_set(scope, &remedy->basis, "not predictable: run it beside an unchanged process");
+    mw_text_set(scope, &remedy->verify, "memwhy report NEW_PID");
 }
 
 void mw_remedy_tcache(struct mw_scope *scope, struct mw_verdict *verdict)

@@ -29,6 +29,7 @@ struct mw_arena_sums {
     uint64_t count;
     uint64_t free_bytes, trimmable_bytes, top_bytes, tcache_bytes;
     uint64_t free_size, in_use_size; /* sizes, whatever is resident */
+    uint64_t read_count;             /* the others are estimated */
     uint64_t mostly_free_count;      /* arenas of which half or more is free */
     uint64_t idle_count;             /* no thread is attached */
     uint64_t free_bytes_max;         /* of one arena */
@@ -45,12 +46,16 @@ struct mw_free_parts {
 };
 
 struct mw_figures {
-    bool has_rss;                     /* the account has resident figures */
-    bool is_resident;                 /* those of malloc's inside are resident bytes, not sizes */
-    bool is_exact;                    /* every walked allocator adds up to its own counters */
-    bool is_glibc;                    /* a glibc was walked; all below is 0 otherwise */
-    const struct mw_allocator *glibc; /* the walked glibc with the most memory, NULL */
-    uint64_t total_bytes;             /* resident, or sizes without residency */
+    bool has_rss;                      /* the account has resident figures */
+    bool is_resident;                  /* those of malloc's inside are resident bytes, not sizes */
+    bool is_exact;                     /* every walked allocator adds up to its own counters */
+    bool is_sampled;                   /* some arenas were not read: figures are estimates */
+    bool is_sound;                     /* is_exact, but for what was not read */
+    uint64_t margin_bytes;             /* of what is in use, and of what is free */
+    bool is_glibc;                     /* a glibc was walked: arenas and parts are 0 otherwise */
+    const struct mw_allocator *glibc;  /* the walked glibc with the most memory, NULL */
+    const struct mw_allocator *walked; /* of any kind, the one with the most memory, NULL */
+    uint64_t total_bytes;              /* resident, or sizes without residency */
 
     struct mw_arena_sums main, other; /* main arenas; those of threads */
     struct mw_free_parts parts;
@@ -59,18 +64,23 @@ struct mw_figures {
     uint64_t trimmable_bytes;    /* of all arenas: what one malloc_trim(0) gives back */
     uint64_t free_large_bytes;   /* resident where residency is known, else sizes */
     uint64_t foreign_free_bytes; /* kept free by walked allocators that are not glibc */
+    uint64_t marked_free_bytes;  /* of them, by those that may have marked it with MADV_FREE */
 };
 
 struct mw_scope {
     const struct mw_evidence *evidence;
-    const struct mw_process *process; /* never NULL: everything unknown without an image */
+    const struct mw_process *process;      /* never NULL: everything unknown without an image */
+    const struct mw_group_evidence *group; /* NULL: it is about one process */
     struct mw_figures figures;
     struct mw_unit unit;              /* of every figure on this screen */
     uint64_t left[MW_CATEGORY_COUNT]; /* not charged yet */
     struct mw_verdicts *verdicts;
     /* NULL: does not hold */
     struct mw_verdict *arenas, *trimmable, *fragmentation, *cache, *leak, *healthy;
-    struct mw_verdict scrap; /* what the builders hand out after a failure */
+    struct mw_verdict *bloat, *mapping_leak;
+    uint64_t bloat_of_stacks; /* what of `bloat` is in stacks of threads */
+    uint64_t outside_taken;   /* charged by verdicts of class outside, though in the Rss */
+    struct mw_verdict scrap;  /* what the builders hand out after a failure */
     struct mw_remedy scrap_remedy;
     enum mw_status status;
 };
@@ -82,6 +92,13 @@ struct mw_rule {
 
 /* All rules in the order in which they charge, ended by a NULL name. */
 extern const struct mw_rule mw_rules[];
+
+/* engine.c: mark what is minor, bring the verdicts into the order of the contract. */
+void mw_verdicts_order(struct mw_scope *scope);
+
+/* copy_on_write.c: the first charges, the second is for what others were charged with. */
+void mw_rule_copy_on_write(struct mw_scope *scope);
+void mw_rule_copy_on_write_part(struct mw_scope *scope);
 
 /* figures.c */
 void mw_figures_build(struct mw_scope *scope);
@@ -101,6 +118,8 @@ bool mw_is_worth(const struct mw_scope *scope, uint64_t bytes, unsigned percent,
                  uint64_t min_bytes);
 /* Sum of the top-level verdicts of class kept. */
 uint64_t mw_kept_bytes(const struct mw_scope *scope);
+/* Of these what malloc and other allocators keep free. */
+uint64_t mw_kept_free_bytes(const struct mw_scope *scope);
 /* Against trimmable-free: what malloc keeps free, and how much of it malloc_trim would release
  * where residency is known. */
 void mw_rule_out_trimmable(struct mw_scope *scope, struct mw_verdict *verdict);
@@ -110,10 +129,13 @@ struct mw_verdict *mw_kept_largest(const struct mw_scope *scope);
 const struct mw_runtime *mw_runtime_find(const struct mw_scope *scope, const char *kind);
 /* In-use blocks of one chunk size over all walked glibc allocators. */
 uint64_t mw_in_use_count_of(const struct mw_scope *scope, uint64_t chunk_size);
+/* What the program may use of a block of that size of figures.walked. */
+uint64_t mw_usable_bytes(const struct mw_scope *scope, uint64_t size_bytes);
 /* Is a file whose base name starts with this mapped? False too when no mappings are known. */
 bool mw_is_mapped(const struct mw_scope *scope, const char *name_start);
 
-/* kept.c, causes.c, candidate.c, outside.c, needed.c: one function for each row of rules.c */
+/* kept.c, causes.c, leak.c, candidate.c, huge.c, released.c, mapped.c, outside.c, needed.c: one
+ * function for each row of rules.c */
 void mw_rule_arena_proliferation(struct mw_scope *scope);
 void mw_rule_trimmable_free(struct mw_scope *scope);
 void mw_rule_fragmentation(struct mw_scope *scope);
@@ -121,6 +143,13 @@ void mw_rule_allocator_cache(struct mw_scope *scope);
 void mw_rule_kept_remainder(struct mw_scope *scope);
 void mw_rule_heap_top_pinned(struct mw_scope *scope);
 void mw_rule_adaptive_mmap_threshold(struct mw_scope *scope);
+void mw_rule_lazy_free(struct mw_scope *scope);
+void mw_rule_thp_bloat(struct mw_scope *scope);
+void mw_rule_thp_stacks(struct mw_scope *scope);
+void mw_rule_thp_managed(struct mw_scope *scope);
+void mw_rule_managed_unused(struct mw_scope *scope);
+void mw_rule_mapping_leak(struct mw_scope *scope);
+void mw_rule_device_memory(struct mw_scope *scope);
 void mw_rule_swapped(struct mw_scope *scope);
 void mw_rule_kernel_memory(struct mw_scope *scope);
 void mw_rule_page_cache(struct mw_scope *scope);
@@ -135,13 +164,21 @@ void mw_rule_healthy(struct mw_scope *scope);
 void mw_rule_native_leak(struct mw_scope *scope);
 void mw_rule_unknown(struct mw_scope *scope);
 
+/* candidate.c: the same rule where pointers were not followed, and what it shares: if it grew
+ * steadily since the start, a rate, and when it meets the limit; what else could be meant. */
+void mw_leak_by_sample(struct mw_scope *scope);
+void mw_leak_rate_note(struct mw_scope *scope, struct mw_verdict *verdict, uint64_t count,
+                       uint64_t bytes);
+void mw_leak_rule_out_kept(struct mw_scope *scope, struct mw_verdict *verdict);
+
 /* Evidence: the size that holds much of what is in use, where that is no verdict of its own. */
 void mw_candidate_note(struct mw_scope *scope, struct mw_verdict *verdict);
 
-/* Beside the verdicts: beside.c, settings.c, known.c */
+/* Beside the verdicts: beside.c, settings.c, known.c, mapped.c */
 void mw_beside_peak(struct mw_scope *scope);
 void mw_beside_was(struct mw_scope *scope);
 void mw_beside_container(struct mw_scope *scope);
+void mw_beside_pinned(struct mw_scope *scope);
 void mw_beside_settings(struct mw_scope *scope);
 void mw_beside_leftovers(struct mw_scope *scope);
 void mw_beside_known(struct mw_scope *scope);
@@ -182,6 +219,7 @@ void mw_remedy_other_allocator(struct mw_scope *scope, struct mw_verdict *verdic
 void mw_remedy_move_pin(struct mw_scope *scope, struct mw_verdict *verdict,
                         const struct mw_pin *pin);
 void mw_remedy_release_settings(struct mw_scope *scope, struct mw_verdict *verdict);
+void mw_remedy_slots(struct mw_scope *scope, struct mw_verdict *verdict);
 void mw_remedy_tcache(struct mw_scope *scope, struct mw_verdict *verdict);
 void mw_remedy_stacks(struct mw_scope *scope, struct mw_verdict *verdict, uint64_t per_thread);
 

@@ -110,6 +110,8 @@ static struct mw_label knob_label(enum mw_knob knob, uint64_t value)
 
 void mw_settings_note_arena_max(struct mw_scope *scope, struct mw_verdict *verdict)
 {
+    if (scope->figures.glibc->lacks_parameters)
+        return;
     struct mw_knob_state state = mw_knob_read(scope, MW_KNOB_ARENA_MAX);
     struct mw_label in_force = knob_label(MW_KNOB_ARENA_MAX, state.in_force);
     const char *source = "environ, mp_ in memory";
@@ -165,7 +167,7 @@ static bool fixes_thresholds(const struct mw_scope *scope)
 void mw_beside_settings(struct mw_scope *scope)
 {
     const struct mw_allocator *glibc = scope->figures.glibc;
-    if (!glibc || !scope->process->has_settings)
+    if (!glibc || glibc->lacks_parameters || !scope->process->has_settings)
         return;
     for (int knob = 0; knob < MW_KNOB_COUNT; knob++)
         disagreement_add(scope, (enum mw_knob)knob);
@@ -258,7 +260,7 @@ void mw_beside_leftovers(struct mw_scope *scope)
     const struct mw_image *image = scope->evidence->image;
     if (!scope->process->has_settings)
         return;
-    if (scope->figures.glibc)
+    if (scope->figures.glibc && !scope->figures.glibc->lacks_parameters)
         arena_cap_leftover(scope);
     if (!image || image->regions.count == 0)
         return;

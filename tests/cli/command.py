@@ -10,7 +10,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MEMWHY = os.environ.get("MEMWHY") or os.path.join(ROOT, "build", "memwhy")
 SMAPS = os.path.join(ROOT, "tests", "fixtures", "smaps")
-COMMANDS = ("report", "heap", "maps", "pins", "trim", "verify", "doctor")
+COMMANDS = ("report", "heap", "maps", "pins", "trim", "stacks", "verify", "doctor")
 
 
 class Done:

@@ -77,7 +77,8 @@ class Help(unittest.TestCase):
 
     def test_each_option_is_taken(self):
         """What --help lists is no usage error."""
-        values = {"--count": "3", "--max-pause": "20ms", "--fail-if": "rss<1"}
+        values = {"--count": "3", "--max-pause": "20ms", "--sample-arenas": "8",
+                  "--fail-if": "rss<1", "--symbols": "/nonexistent"}
         for name in command.COMMANDS:
             for option in sorted(help_options(run(name, "--help").out)):
                 words = [name, option] + ([values[option]] if option in values else [])

@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_core.c: any bytes as a core file. What must hold: regions ascend and do not
  * overlap, a read never gives more than the region and the file have, whole and part reads agree,
- * what findings call missing is not readable, and the window gives the same bytes as a read. */
+ * the window and reads of mapped files give the same bytes as a read, a cut says how much. */
 #include "base/io.h"
 #include "image/open.h"
 #include "image/window.h"
@@ -32,6 +32,13 @@ static void check_region(struct mw_image *image, struct mw_window *window,
         must(mw_image_read(image, map->start + at, part, length) == MW_OK);
         must(memcmp(whole + at, part, length) == 0);
     }
+    /* how data began is only ever more than what is known to be there, and the same where both are
+     */
+    if (within >= 64) {
+        must(mw_image_read_mapped(image, map->start, part, 64) == MW_OK);
+        must(memcmp(whole, part, 64) == 0);
+    } else
+        (void)!mw_image_read_mapped(image, map->start, part, 64);
     if (within >= 4096) {
         const uint8_t *seen = mw_window_at(window, map->start, 4096);
         must(seen && memcmp(seen, whole, 4096) == 0);
@@ -82,6 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         if (i < REGIONS_MAX)
             check_region(&image, &window, map);
     }
+    const struct mw_finding *cut = mw_finding_find(&image.findings, "core-truncated");
+    must(!cut || cut->bytes > 0);
     for (size_t i = 0; i < image.thread_count; i++)
         must(image.threads[i].register_count <= 34);
     mw_window_deinit(&window);

@@ -11,6 +11,7 @@ is removed again; not to /tmp, because that may be a tmpfs and count as shared m
 
 import atexit
 import bisect
+import itertools
 import json
 import os
 import select
@@ -23,7 +24,8 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MEMWHY = os.environ.get("MEMWHY") or os.path.join(ROOT, "build", "memwhy")
-FIXTURES = os.environ.get("MEMWHY_FIXTURES") or os.path.join(ROOT, "build", "tests", "fixtures")
+FIXTURES = os.path.abspath(
+    os.environ.get("MEMWHY_FIXTURES") or os.path.join(ROOT, "build", "tests", "fixtures"))
 TEXTS = os.path.join(ROOT, "tests", "fixtures", "smaps")
 EXIT_SKIP = 77
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -103,6 +105,7 @@ def need_memwhy():
 
 
 _scratch = None
+_numbers = itertools.count()
 
 
 def scratch_dir():
@@ -141,21 +144,30 @@ def memwhy(*args, stdin=None, timeout=120, env=None):
 # ---- fixtures ----
 
 
-class Fixture:
-    """A fixture program, from its start to ready and on to its end; use it with `with`."""
+def system_command(program):
+    """The words that start a fixture of the system's C library, or of FIXTURE_LD."""
+    words = [] if program.endswith("-static") else shlex.split(os.environ.get("FIXTURE_LD", ""))
+    return [*words, os.path.join(FIXTURES, program)]
 
-    def __init__(self, program, *args, env=None, timeout=120):
-        self.path = os.path.join(FIXTURES, program)
+
+class Fixture:
+    """A fixture program, from its start to ready and on to its end; use it with `with`.
+
+    libc (libcs.py) says where its programs are and how they are started; None: those of the
+    system's C library, or of FIXTURE_LD. It runs in the scratch directory: its cores go there."""
+
+    def __init__(self, program, *args, env=None, timeout=120, libc=None):
+        command = libc.command(program) if libc else system_command(program)
+        self.path = command[-1]
         if not os.access(self.path, os.X_OK):
             raise Skip(f"fixture {program} is not built")
-        number = len(os.listdir(scratch_dir()))
+        number = next(_numbers)
         self.truth_path = os.path.join(scratch_dir(), f"{program}-{number}.json")
         full = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **(env or {})}
-        before = [] if program.endswith("-static") else shlex.split(
-            os.environ.get("FIXTURE_LD", ""))
         self.process = subprocess.Popen(
-            [*before, self.path, *map(str, args), self.truth_path], env=full, bufsize=0,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            [*command, *map(str, args), self.truth_path], env=full, bufsize=0,
+            cwd=scratch_dir(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
         self._pending = b""
         self.pid = self.process.pid
         try:
@@ -165,6 +177,7 @@ class Fixture:
             raise
         with open(self.truth_path, encoding="utf-8") as file:
             self.truth = json.load(file)
+        self.pid = self.truth.get("pid", self.pid)  # of a child that it went on in
 
     def _await_ready(self, timeout):
         """Reads up to the line that begins with ready; what came before is kept in `said`."""

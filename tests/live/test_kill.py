@@ -9,11 +9,13 @@ a pipe, and count in a shared file. memwhy is killed with SIGKILL
     the commands that stop or enter the target.
 After each kill: the target lives, is untraced and not stopped, every thread has gone on counting,
 none has found an error (registers, system calls and heap survive), it answers on its stdin, it has
-no new children, the same open files and the same executable mappings, and memwhy left no process.
+no new children, the same open files and the same executable mappings, and memwhy left no process:
+no copy of the target either, which would come to this test, since it collects orphans.
 
 KILLS: number of kills, default 60. SEED: of the random moments, printed, default the time.
 """
 
+import ctypes
 import os
 import random
 import signal
@@ -26,16 +28,19 @@ from harness import (FIXTURES, MEMWHY, Failure, Fixture, Tap, memwhy, need_memwh
                      status)
 
 COMMANDS = [line.split() for line in (
-    "report PID", "report PID --json", "report PID --markdown", "maps PID", "maps PID --unknown",
+    "report PID", "report PID --fork", "heap PID --fork --json", "report PID --json", "report PID --markdown", "maps PID", "maps PID --unknown",
     "maps PID --json", "heap PID", "heap PID --json", "heap PID --list-blocks", "pins PID",
     "pins PID --json", "trim PID", "trim PID --json", "trim PID --pages", "verify BEFORE PID",
     "verify BEFORE PID --json", "doctor PID", "doctor PID --json", "PID")]
 LIST = []  # without any argument: all processes
 APPLY = [["trim", "PID", "--apply"], ["trim", "PID", "--apply", "--json"]]
+FORK = [["heap", "PID", "--fork"]]
 # What is swept call by call, over which calls, and its share of half of all kills.
-SWEPT = [(["trim", "PID", "--apply"], "control", 0.6), (["trim", "PID", "--apply"], "any", 0.1),
-         (["heap", "PID", "--json"], "control", 0.15), (["report", "PID", "--json"], "any", 0.15)]
+SWEPT = [(["trim", "PID", "--apply"], "control", 0.4), (["trim", "PID", "--apply"], "any", 0.1),
+         (["heap", "PID", "--fork"], "control", 0.25),
+         (["heap", "PID", "--json"], "control", 0.1), (["report", "PID", "--json"], "any", 0.15)]
 WORKERS, ERRORS, INTERRUPTED = 4, 4, 5
+PR_SET_CHILD_SUBREAPER = 36
 
 
 # ---- the target as seen from outside ----
@@ -44,6 +49,11 @@ WORKERS, ERRORS, INTERRUPTED = 4, 4, 5
 class Target:
     def __init__(self, fixture, progress):
         self.fixture, self.pid, self.progress = fixture, fixture.pid, progress
+        deadline = time.monotonic() + 30
+        while not all(self.counts()[:WORKERS]):  # each has opened and mapped what it works with
+            if time.monotonic() > deadline:
+                raise Failure(f"its threads do not start: {self.counts()}")
+            time.sleep(0.002)
         self.files, self.code = self.open_files(), self.executable()
         self.before = os.path.join(scratch_dir(), "before.json")
 
@@ -68,7 +78,7 @@ class Target:
         for task in os.listdir(f"/proc/{self.pid}/task"):
             yield status(f"{self.pid}/task/{task}")
 
-    def children(self):
+    def children(self, parent):
         found = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -76,8 +86,21 @@ class Target:
                     fields = file.read().rsplit(b")", 1)[1].split()
             except OSError:
                 continue
-            if int(fields[1]) == self.pid:
+            if int(fields[1]) == parent:
                 found.append(int(name))
+        return found
+
+    def copies(self):
+        """Of it, that live: without a parent they have come to us."""
+        found = []
+        for pid in self.children(os.getpid()):
+            if pid == self.pid:
+                continue
+            try:
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    found.append(pid)
+            except ChildProcessError:
+                continue
         return found
 
     def disturbed(self):
@@ -102,8 +125,12 @@ class Target:
             wrong.append(f"no progress: {start} {self.counts()}")
         if self.counts()[ERRORS] != before[ERRORS]:
             wrong.append(f"its threads found errors: {self.counts()[ERRORS]}")
-        if self.children():
-            wrong.append(f"children: {self.children()}")
+        if self.children(self.pid):
+            wrong.append(f"children: {self.children(self.pid)}")
+        while self.copies() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        if self.copies():
+            wrong.append(f"copies: {self.copies()}")
         if self.open_files() != self.files:
             wrong.append(f"open files: {self.open_files()}")
         if self.executable() != self.code:
@@ -122,8 +149,11 @@ def group_is_empty(group):
     for _ in range(100):
         try:
             os.killpg(group, 0)
+            os.waitpid(-group, os.WNOHANG)  # an orphan of it came to us
         except ProcessLookupError:
             return True
+        except ChildProcessError:
+            pass
         time.sleep(0.02)
     os.killpg(group, signal.SIGKILL)
     return False
@@ -183,7 +213,7 @@ def applied_once(tap, target):
 
 
 def random_kills(tap, target, kills, dice):
-    commands = COMMANDS + [LIST] + APPLY
+    commands = COMMANDS + [LIST] + APPLY + FORK
     seconds = durations(target, commands)
     refused = [(name, code, err[:200]) for name, (_, code, err) in seconds.items()
                if code not in (0, 4) and "--apply" not in name and not name.startswith("verify")]
@@ -191,7 +221,7 @@ def random_kills(tap, target, kills, dice):
     wrong, hits = [], 0
     for number in range(kills):
         # Every command in turn; every third kill is of one that enters the target.
-        words = dice.choice(APPLY) if number % 3 == 2 else commands[number % len(commands)]
+        words = dice.choice(APPLY + FORK) if number % 3 == 2 else commands[number % len(commands)]
         name = " ".join(words)
         before = target.counts()
         delay = dice.uniform(0, 1.1 * seconds[name][0])
@@ -245,6 +275,7 @@ def check(tap, kills, dice):
 
 def main():
     need_memwhy()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     kills = int(os.environ.get("KILLS", "60"))
     seed = int(os.environ.get("SEED", time.time_ns() % 1000003))
     tap = Tap()

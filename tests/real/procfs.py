@@ -108,3 +108,12 @@ def thread_states(pid):
         except OSError:
             pass                # the thread ended meanwhile
     return states
+
+
+def huge_pages_always():
+    """Does the kernel back all memory with huge pages where it can?"""
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+            return "[always]" in file.read()
+    except OSError:
+        return False

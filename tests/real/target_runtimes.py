@@ -98,6 +98,7 @@ class Dotnet(Program):
     name = "dotnet"
     program = "dotnet"
     runtime = "dotnet"
+    source = "dotnet"          # directory below programs/
 
     def install(self):
         if not shutil.which("dotnet"):
@@ -116,7 +117,7 @@ class Dotnet(Program):
     def _argv(self):
         dotnet = shutil.which("dotnet")
         source, out = self.path("source"), self.path("out")
-        shutil.copytree(os.path.join(PROGRAMS, "dotnet"), source)
+        shutil.copytree(os.path.join(PROGRAMS, self.source), source)
         major = process.run([dotnet, "--version"], self.directory, 60,
                             self._environment()).split(".")[0]
         process.run([dotnet, "build", source, "-o", out, "-c", "Release",

@@ -22,7 +22,8 @@ import tap                                                # noqa: E402
 from procfs import KIB, MIB                               # noqa: E402
 from targets import TARGETS, Unavailable                  # noqa: E402
 
-PREDICTION_ERROR_MAX = 0.002
+PREDICTION_ERROR_MAX = 0.002   # of what one command predicts and does
+MOVING_ERROR_MAX = 0.01        # of figures of two moments: Icinga 2 runs on in between
 LARGE = 128 * KIB              # glibc's mmap threshold before it adapts
 
 
@@ -163,11 +164,11 @@ class Icinga2Incident(unittest.TestCase):
 
     # Trim and verify ------------------------------------------------------
 
-    def assert_predicted(self, predicted, actual):
+    def assert_predicted(self, predicted, actual, error_max=PREDICTION_ERROR_MAX):
         self.assertGreater(actual, 50 * MIB)
         error = abs(predicted - actual) / actual
         note(f"predicted {predicted}, actual {actual}: off by {error:.5%}")
-        self.assertLessEqual(error, PREDICTION_ERROR_MAX)
+        self.assertLessEqual(error, error_max)
 
     def test_prediction_is_the_kernels_drop(self):
         self.assertEqual(self.predicted.code, 0, self.predicted)
@@ -175,16 +176,17 @@ class Icinga2Incident(unittest.TestCase):
         self.assertEqual(answer["schema"], "memwhy.trim/1")
         self.assertIs(answer["applied"], False)
         self.assert_predicted(answer["predicted_bytes"],
-                              self.untrimmed.anonymous - self.trimmed.anonymous)
+                              self.untrimmed.anonymous - self.trimmed.anonymous,
+                              MOVING_ERROR_MAX)
 
     def test_report_and_trim_predict_the_same(self):
         said = self.observed.report["allocators"][0]["trimmable_bytes"]
         self.assertAlmostEqual(said, self.predicted.json()["predicted_bytes"],
-                               delta=said * PREDICTION_ERROR_MAX)
+                               delta=said * MOVING_ERROR_MAX)
 
     def test_predicting_changes_nothing(self):
         self.assertAlmostEqual(self.loaded.anonymous, self.untrimmed.anonymous,
-                               delta=self.loaded.anonymous * PREDICTION_ERROR_MAX)
+                               delta=self.loaded.anonymous * MOVING_ERROR_MAX)
 
     def test_apply_reports_what_happened(self):
         self.assertEqual(self.applied.code, 0, self.applied)
@@ -193,7 +195,7 @@ class Icinga2Incident(unittest.TestCase):
         drop = answer["anon_before_bytes"] - answer["anon_after_bytes"]
         self.assertEqual(answer["actual_bytes"], drop)
         self.assert_predicted(answer["predicted_bytes"], drop)
-        slack = PREDICTION_ERROR_MAX * drop
+        slack = MOVING_ERROR_MAX * drop
         self.assertAlmostEqual(answer["anon_before_bytes"], self.untrimmed.anonymous, delta=slack)
         self.assertAlmostEqual(answer["anon_after_bytes"], self.trimmed.anonymous, delta=slack)
 

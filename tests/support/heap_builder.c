@@ -13,22 +13,22 @@ const struct heap_family heap_families[] = {
     {"2.17", 104, 8, N, 2168, 2184, 40, 56, 80, N, N, 88, 0, 0, 0, 0, 0, false, false, 32, 0},
     {"2.23", 104, 8, 2168, 2176, 2192, 40, 56, 80, N, N, 88, 0, 0, 0, 0, 0, false, false, 32, 0},
     {"2.24", 104, 8, 2168, 2176, 2192, 40, 56, 72, N, N, 80, 0, 0, 0, 0, 0, false, false, 32, 0},
-    {"2.26", 104, 8, 2168, 2176, 2192, 40, 56, 72, 80, N, 112, 0x250, 1, 64, 64, 7, false, false,
-     32, 0},
-    {"2.27", 112, 16, 2176, 2184, 2200, 40, 56, 72, 80, N, 112, 0x250, 1, 64, 64, 7, false, false,
-     32, 0},
-    {"2.31", 112, 16, 2176, 2184, 2200, 40, 56, 72, 80, N, 112, 0x290, 2, 64, 128, 7, false, false,
-     32, 0},
-    {"2.34", 112, 16, 2176, 2184, 2200, 40, 56, 72, 80, N, 112, 0x290, 2, 64, 128, 7, false, true,
-     32, 0},
-    {"2.36", 112, 16, 2176, 2184, 2200, 60, 80, 96, 104, 40, 136, 0x290, 2, 64, 128, 7, false,
-     true, 48, 0},
-    {"2.42", 112, 16, 2176, 2184, 2200, 60, 80, 96, 104, 40, 136, 0x300, 2, 76, 152, 7, true, true,
-     48, 0},
-    {"2.43", 24, N, 2088, 2096, 2112, 68, 88, 104, 112, 48, 144, 0x300, 2, 76, 152, 16, true, true,
-     48, 16},
-    {"2.44", 24, N, 2088, 2096, 2112, 68, 88, 104, 112, 48, 136, 0x310, 2, 76, 152, 16, true, true,
-     48, 16},
+    {"2.26", 104,   8, 2168, 2176, 2192, 40,    56,    72, 80, N,
+     112,    0x250, 1, 64,   64,   7,    false, false, 32, 0},
+    {"2.27", 112,   16, 2176, 2184, 2200, 40,    56,    72, 80, N,
+     112,    0x250, 1,  64,   64,   7,    false, false, 32, 0},
+    {"2.31", 112,   16, 2176, 2184, 2200, 40,    56,    72, 80, N,
+     112,    0x290, 2,  64,   128,  7,    false, false, 32, 0},
+    {"2.34", 112,   16, 2176, 2184, 2200, 40,    56,   72, 80, N,
+     112,    0x290, 2,  64,   128,  7,    false, true, 32, 0},
+    {"2.36", 112,   16, 2176, 2184, 2200, 60,    80,   96, 104, 40,
+     136,    0x290, 2,  64,   128,  7,    false, true, 48, 0},
+    {"2.42", 112,   16, 2176, 2184, 2200, 60,   80,   96, 104, 40,
+     136,    0x300, 2,  76,   152,  7,    true, true, 48, 0},
+    {"2.43", 24,    N, 2088, 2096, 2112, 68,   88,   104, 112, 48,
+     144,    0x300, 2, 76,   152,  16,   true, true, 48,  16},
+    {"2.44", 24,    N, 2088, 2096, 2112, 68,   88,   104, 112, 48,
+     136,    0x310, 2, 76,   152,  16,   true, true, 48,  16},
 };
 const size_t heap_family_count = sizeof heap_families / sizeof *heap_families;
 
@@ -199,8 +199,8 @@ static struct heap_segment_expect *segment_expect(struct heap_builder *heap, mw_
 {
     heap->segments = array_grow(heap->segments, heap->segment_count, sizeof *heap->segments);
     struct heap_segment_expect *segment = &heap->segments[heap->segment_count++];
-    *segment = (struct heap_segment_expect){.start = start, .end = end, .kind = kind,
-                                            .arena = arena};
+    *segment =
+        (struct heap_segment_expect){.start = start, .end = end, .kind = kind, .arena = arena};
     segment->locked = heap_region_of(heap, start)->vm_flags & MW_VM_LOCKED;
     return segment;
 }
@@ -353,8 +353,8 @@ mw_addr heap_top(struct heap_builder *heap)
     struct heap_segment_expect *segment = &heap->segments[heap->segment_count - 1];
     segment->has_top = true;
     struct heap_region *region = heap_region_of(heap, chunk);
-    segment->at_brk = strcmp(region->name, "[heap]") == 0 &&
-                      region->start + region->size == segment->end;
+    segment->at_brk =
+        strcmp(region->name, "[heap]") == 0 && region->start + region->size == segment->end;
     return chunk;
 }
 
@@ -472,8 +472,7 @@ static void arena_put(struct heap_builder *heap, size_t index)
             heap_put(heap, at + family->fastbins + 8 * bin, arena->fastbins[bin]);
     heap_put(heap, at + family->bins - 16, arena->top);
     bins_put(heap, arena);
-    heap_put(heap, at + family->bins + 2048,
-             heap->arenas[(index + 1) % heap->arena_count].address);
+    heap_put(heap, at + family->bins + 2048, heap->arenas[(index + 1) % heap->arena_count].address);
     if (family->attached_threads != HEAP_NONE)
         heap_put(heap, at + family->attached_threads, arena->attached_threads);
     heap_put(heap, at + family->system_mem, arena->system_mem);
@@ -494,9 +493,8 @@ static void par_put(struct heap_builder *heap)
     put_u32(heap, mp + family->n_mmaps + 8, most);
     put_u32(heap, mp + family->n_mmaps + 12, heap->trim_threshold != 128 << 10);
     heap_put(heap, mp + family->mmapped_mem, heap->mmapped_mem);
-    heap_put(heap, mp + family->mmapped_mem + 8, heap->max_mmapped_mem > heap->mmapped_mem
-                                                     ? heap->max_mmapped_mem
-                                                     : heap->mmapped_mem);
+    heap_put(heap, mp + family->mmapped_mem + 8,
+             heap->max_mmapped_mem > heap->mmapped_mem ? heap->max_mmapped_mem : heap->mmapped_mem);
     heap_put(heap, mp + family->sbrk_base, heap->sbrk_base);
     if (family->tcache_fields != HEAP_NONE) {
         heap_put(heap, mp + family->tcache_fields, 64);

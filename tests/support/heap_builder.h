@@ -125,8 +125,7 @@ uint64_t heap_get(struct heap_builder *heap, mw_addr address);
  * begins its first segment. Returns its index. */
 unsigned heap_arena(struct heap_builder *heap, mw_addr start, uint64_t committed);
 /* One more heap of that arena; its segment begins. */
-void heap_arena_more(struct heap_builder *heap, unsigned arena, mw_addr start,
-                     uint64_t committed);
+void heap_arena_more(struct heap_builder *heap, unsigned arena, mw_addr start, uint64_t committed);
 
 /* Begin a segment of the main arena at start, in memory up to limit. */
 void heap_segment(struct heap_builder *heap, enum mw_segment_kind kind, mw_addr start,

@@ -20,14 +20,21 @@ struct heap_walked {
     size_t begun_count, ended_count, ended_room;
     struct mw_block *trims; /* address, size of each range to be released */
     size_t trim_count, trim_room;
-    bool counts_only; /* do not store blocks: for benches and big heaps */
-    mw_addr expected; /* where the next block must begin */
+    uint64_t span_bytes; /* set before the walk: how much is read in one piece; 0: as usual */
+    bool counts_only;    /* do not store blocks: for benches and big heaps */
+    mw_addr expected;    /* where the next block must begin */
     const char *broken;
 };
 
-/* Walk with one visitor and a trim callback. walked starts zeroed (counts_only may be set). */
+/* Walk with one visitor and a trim callback. walked starts zeroed (counts_only and
+ * span_bytes may be set). */
 void heap_walk(struct mw_image *image, struct mw_context *context, struct heap_walked *walked);
 void heap_walked_deinit(struct heap_walked *walked);
+
+/* The visitor of such a walk, for a walk by somebody else; and for its restart: forget what was
+ * seen, keep how it is to be seen. */
+struct mw_heap_visitor heap_walked_visitor(struct heap_walked *walked);
+void heap_walked_forget(struct heap_walked *walked);
 
 /* Blocks tile their segments and ascend, segments do not overlap and lie in regions, sums agree
  * with each other, resident bytes do not exceed the pages. NULL, or what is wrong. */

@@ -43,7 +43,6 @@ static const char *blocks_differ(const struct heap_builder *heap, const struct h
     return NULL;
 }
 
-
 /* Kinds and arenas included. */
 static const char *segments_differ(const struct heap_builder *heap,
                                    const struct mw_allocator *allocator)
@@ -248,8 +247,7 @@ static const char *sizes_differ(const struct heap_builder *heap, const struct mw
                 continue;
             in_use += block->state == MW_BLOCK_IN_USE;
             free_count += block->state == MW_BLOCK_FREE || block->state == MW_BLOCK_TCACHE ||
-                          block->state == MW_BLOCK_TOP ||
-                          block->state == MW_BLOCK_FASTBIN;
+                          block->state == MW_BLOCK_TOP || block->state == MW_BLOCK_FASTBIN;
         }
         EQUAL("in_use_count of a size", got->sizes[i].in_use_count, in_use);
         EQUAL("free_count of a size", got->sizes[i].free_count, free_count);

@@ -44,7 +44,8 @@ void world_init(struct world *world)
                                          .heap_committed = MW_UNKNOWN,
                                          .heap_rss = MW_UNKNOWN,
                                          .native_reported = MW_UNKNOWN,
-                                         .direct = MW_UNKNOWN};
+                                         .direct = MW_UNKNOWN,
+                                         .heap_nursery = MW_UNKNOWN};
     world->next_map = 0x7f0000000000;
     world->evidence = (struct mw_evidence){
         .image = &world->image,

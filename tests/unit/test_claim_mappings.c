@@ -241,6 +241,27 @@ static void test_odd_sizes_are_no_stacks(void **state)
     release(&f);
 }
 
+/* The same where the size happens to be a round one. */
+static void test_lone_huge_mapping_is_no_stack(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "7f0000000000-7f0000002000 ---p 0 0",
+        "7f0000002000-7f0007590000 rw-p 0 120000",
+        "7f0008000000-7f0008002000 ---p 0 0",
+        "7f0008002000-7f0008023000 rw-p 0 4",
+        "7f0009000000-7f0009002000 ---p 0 0",
+        "7f0009002000-7f0009023000 rw-p 0 4",
+        NULL,
+    };
+    struct fixture f;
+    run_lines(&f, lines);
+    assert_category(&f, 0x7f0000002000, "unknown");
+    assert_category(&f, 0x7f0008002000, "stack.threads");
+    assert_category(&f, 0x7f0009002000, "stack.threads");
+    release(&f);
+}
+
 /* With three threads there are two stacks beside the main one: the pair of equal size. */
 static void test_no_more_stacks_than_threads(void **state)
 {
@@ -343,6 +364,26 @@ static void test_stacks_by_registers(void **state)
     f.image.thread_count = 0;
     assert_category(&f, 0x7f0000001000, "unknown");
     assert_category(&f, 0x7f0000101000, "stack.threads");
+    release(&f);
+}
+
+/* What has melted onto a stack, far above its pointer, is none of it. */
+static void test_stack_with_melted_mapping(void **state)
+{
+    (void)state;
+    static uint8_t bytes[16 << 20];
+    const mw_addr at = 0x7f0000100000;
+    const struct mw_image_memory_part parts[] = {memory_part(at, bytes, sizeof bytes, RW, NULL)};
+    struct mw_thread threads[] = {{.tid = 7, .has_registers = true, .sp = at + 31 * PAGE}};
+    struct fixture f = {0};
+    assert_int_equal(mw_image_open_memory(parts, 1, &f.image, NULL), MW_OK);
+    f.image.threads = threads;
+    f.image.thread_count = 1;
+    run(&f);
+    f.image.threads = NULL;
+    f.image.thread_count = 0;
+    assert_category(&f, at, "stack.threads");
+    assert_category(&f, at + (1 << 20), "unknown");
     release(&f);
 }
 
@@ -605,10 +646,12 @@ int main(void)
         cmocka_unit_test(test_shared_memory_and_devices),
         cmocka_unit_test(test_stacks_by_shape),
         cmocka_unit_test(test_odd_sizes_are_no_stacks),
+        cmocka_unit_test(test_lone_huge_mapping_is_no_stack),
         cmocka_unit_test(test_no_more_stacks_than_threads),
         cmocka_unit_test(test_stacks_are_marked_where_one_is),
         cmocka_unit_test(test_stacks_by_control_block),
         cmocka_unit_test(test_stacks_by_registers),
+        cmocka_unit_test(test_stack_with_melted_mapping),
         cmocka_unit_test(test_stacks_by_guard_markers),
         cmocka_unit_test(test_end_of_bss_from_headers),
         cmocka_unit_test(test_glibc_arena_by_shape_and_header),

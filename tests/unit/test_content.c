@@ -1,7 +1,7 @@
 /* tests/unit/test_content.c: which kind of data bytes are. Each kind with samples that must be it,
  * and neighbours that must not. */
-#include "heap/content.h"
 #include "image/open.h"
+#include "maps/content.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,12 +20,18 @@ static int image_open(void **state)
 {
     (void)state;
     const struct mw_image_memory_part parts[] = {
-        {.mapping = {.start = HEAP, .end = HEAP + 65536, .perms = MW_PERM_READ | MW_PERM_WRITE,
+        {.mapping = {.start = HEAP,
+                     .end = HEAP + 65536,
+                     .perms = MW_PERM_READ | MW_PERM_WRITE,
                      .name = "[heap]"}},
-        {.mapping = {.start = MODULE, .end = MODULE + 65536, .perms = MW_PERM_READ,
+        {.mapping = {.start = MODULE,
+                     .end = MODULE + 65536,
+                     .perms = MW_PERM_READ,
                      .name = "/usr/lib/libx.so"}},
-        {.mapping = {.start = SHARED, .end = SHARED + 65536,
-                     .perms = MW_PERM_READ | MW_PERM_SHARED, .name = "/dev/shm/x"}},
+        {.mapping = {.start = SHARED,
+                     .end = SHARED + 65536,
+                     .perms = MW_PERM_READ | MW_PERM_SHARED,
+                     .name = "/dev/shm/x"}},
     };
     return mw_image_open_memory(parts, 3, &image, NULL) == MW_OK ? 0 : 1;
 }
@@ -76,8 +82,7 @@ static void test_text(void **state)
     (void)state;
     check_text("The quick brown fox jumps over the lazy dog. ", MW_CONTENT_TEXT);
     check_text("2026-11-30 20:15:03 INFO request 4711 took 12 ms\n", MW_CONTENT_TEXT);
-    check_text("GET /index.html HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n",
-               MW_CONTENT_TEXT);
+    check_text("GET /index.html HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n", MW_CONTENT_TEXT);
     check_text("a,b,c,d;1,2,3,4\t", MW_CONTENT_TEXT);
 }
 

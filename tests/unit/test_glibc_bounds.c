@@ -497,13 +497,13 @@ static void test_many_foreign_gaps(void **state)
     }
 }
 
-/* Data of other modules, before libc's, in which every word looks like main_arena.next: it leads to
- * a near place, or into heaps of threads that lead on and on. */
+/* Data of other modules, tried before libc's, in which every word looks like main_arena.next: it
+ * leads to a near place, or into heaps of threads that lead on and on. */
 static void test_data_full_of_candidates(void **state)
 {
     (void)state;
     const uint64_t size = 32 * MIB;
-    const mw_addr data = 0x500000000000;
+    const mw_addr data = 0x7fff40000000; /* above libc: tried first */
     for (int kind = 0; kind < 3; kind++) {
         struct heap_builder *heap = small_heap();
         heap_top(heap);

@@ -89,8 +89,7 @@ static void walk_damaged(struct fixture *fixture, const char *finding)
 {
     fixture_walk(fixture);
     if (fixture->walked.status != MW_OK)
-        fail_msg("status %s: %s", mw_status_name(fixture->walked.status),
-                 fixture->walked.err.text);
+        fail_msg("status %s: %s", mw_status_name(fixture->walked.status), fixture->walked.err.text);
     if (!mw_finding_find(&fixture->walked.findings, finding)) {
         for (size_t i = 0; i < fixture->walked.findings.count; i++)
             printf("# finding %s\n", fixture->walked.findings.items[i].kind);
@@ -195,8 +194,9 @@ static mw_addr next_field(const struct heap_builder *heap, size_t arena)
 static void test_ring_leads_nowhere(void **state)
 {
     (void)state;
-    const mw_addr targets[] = {0, 0x7f0000000020, FIRST_HEAP + 48, FIRST_HEAP + 32,
-                               0x7f1230000030, UINT64_MAX - 15, STACKS};
+    const mw_addr targets[] = {
+        0,     0x7f0000000020, FIRST_HEAP + 48, FIRST_HEAP + 32, 0x7f1230000030, UINT64_MAX - 15,
+        STACKS};
     for (size_t i = 0; i < heap_family_count; i++)
         for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
             struct fixture *fixture = fixture_open(fixture_new(&heap_families[i]));
@@ -276,8 +276,8 @@ static void test_wild_fastbin(void **state)
         const uint64_t wild[] = {1, STACKS, UINT64_MAX, MMAPPED + 4096, BRK + 16};
         for (size_t k = 0; k < sizeof wild / sizeof *wild; k++) {
             struct fixture *fixture = fixture_open(fixture_new(&heap_families[i]));
-            heap_put(fixture->heap,
-                     fixture->heap->main_arena + heap_families[i].fastbins + 8 * 3, wild[k]);
+            heap_put(fixture->heap, fixture->heap->main_arena + heap_families[i].fastbins + 8 * 3,
+                     wild[k]);
             walk_exact(fixture, "fastbin-torn");
         }
     }
@@ -331,8 +331,9 @@ static void test_torn_tcache(void **state)
 static void test_heap_chain(void **state)
 {
     (void)state;
-    const mw_addr targets[] = {FIRST_HEAP, FIRST_HEAP + HEAP_MAX, FIRST_HEAP + 4ull * HEAP_MAX,
-                               0x7f2240000000, FIRST_HEAP + 4096, UINT64_MAX & ~(HEAP_MAX - 1ull)};
+    const mw_addr targets[] = {
+        FIRST_HEAP,     FIRST_HEAP + HEAP_MAX, FIRST_HEAP + 4ull * HEAP_MAX,
+        0x7f2240000000, FIRST_HEAP + 4096,     UINT64_MAX & ~(HEAP_MAX - 1ull)};
     for (size_t i = 0; i < heap_family_count; i++)
         for (size_t k = 0; k < sizeof targets / sizeof *targets; k++)
             for (int system = 0; system < 2; system++) {
@@ -366,8 +367,18 @@ static void test_heap_size(void **state)
 static void test_chunk_sizes(void **state)
 {
     (void)state;
-    const uint64_t heads[] = {0, 1, 9, 17, 24, UINT64_MAX, UINT64_MAX - 14, (uint64_t)1 << 63,
-                              ((uint64_t)1 << 47) | 1, 0x23, 1 << 30, 8 | 1};
+    const uint64_t heads[] = {0,
+                              1,
+                              9,
+                              17,
+                              24,
+                              UINT64_MAX,
+                              UINT64_MAX - 14,
+                              (uint64_t)1 << 63,
+                              ((uint64_t)1 << 47) | 1,
+                              0x23,
+                              1 << 30,
+                              8 | 1};
     for (size_t i = 0; i < heap_family_count; i++) {
         struct fixture *probe = fixture_new(&heap_families[i]);
         size_t blocks = probe->heap->expect_count;
@@ -401,8 +412,9 @@ static void test_free_chunk_contradicts_its_footer(void **state)
 static void test_top(void **state)
 {
     (void)state;
-    const mw_addr tops[] = {0, BRK + 8, BRK - 4096, BRK + 132 * KIB, UINT64_MAX, UINT64_MAX - 15,
-                            STACKS, FIRST_HEAP, BRK + 4096};
+    const mw_addr tops[] = {0,          BRK + 8,         BRK - 4096, BRK + 132 * KIB,
+                            UINT64_MAX, UINT64_MAX - 15, STACKS,     FIRST_HEAP,
+                            BRK + 4096};
     for (size_t i = 0; i < heap_family_count; i++)
         for (size_t k = 0; k < sizeof tops / sizeof *tops; k++)
             for (size_t arena = 0; arena < 3; arena++) {
@@ -419,7 +431,7 @@ static void test_top(void **state)
 static void test_system_mem(void **state)
 {
     (void)state;
-    const uint64_t sizes[] = {0, 1, 4096, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 4095,
+    const uint64_t sizes[] = {0,      1, 4096, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 4095,
                               1 << 30};
     for (size_t i = 0; i < heap_family_count; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
@@ -433,8 +445,8 @@ static void test_system_mem(void **state)
 static void test_parameters(void **state)
 {
     (void)state;
-    const uint64_t values[] = {0, 1, 2, 7, 1000, INT32_MAX, UINT32_MAX, 1ull << 32, 1ull << 62,
-                               UINT64_MAX, STACKS, FIRST_HEAP};
+    const uint64_t values[] = {0,          1,          2,          7,          1000,   INT32_MAX,
+                               UINT32_MAX, 1ull << 32, 1ull << 62, UINT64_MAX, STACKS, FIRST_HEAP};
     for (size_t i = 0; i < heap_family_count; i++)
         for (unsigned field = 0; field < heap_families[i].par_size; field += 4)
             for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
@@ -452,7 +464,17 @@ static void test_no_parameters(void **state)
     for (size_t i = 0; i < heap_family_count; i++) {
         struct fixture *fixture = fixture_open(fixture_new(&heap_families[i]));
         memset(heap_bytes(fixture->heap, fixture->heap->mp), 0, heap_families[i].par_size);
-        walk_damaged(fixture, "mp-not-found");
+        fixture_walk(fixture);
+        const struct mw_allocator *allocator = &fixture->walked.allocator;
+        assert_int_equal(fixture->walked.status, MW_OK);
+        assert_non_null(mw_finding_find(&fixture->walked.findings, "mp-not-found"));
+        assert_false(allocator->reconciled);
+        assert_true(allocator->lacks_parameters);
+        assert_true(allocator->mmapped_bytes == MW_UNKNOWN);
+        assert_true(allocator->mmapped_count == MW_UNKNOWN);
+        assert_true(allocator->arena_limit == MW_UNKNOWN);
+        assert_true(allocator->arenas[0].reconciled); /* its own counter is there */
+        fixture_delete(fixture);
     }
 }
 
@@ -460,18 +482,37 @@ static void test_no_glibc(void **state)
 {
     (void)state;
     struct fixture *fixture = fixture_open(fixture_new(&heap_families[0]));
-    heap_put(fixture->heap, fixture->heap->main_arena + heap_families[0].bins, 0x1234);
+    for (unsigned bin = 0; bin < 5; bin++)
+        heap_put(fixture->heap, fixture->heap->main_arena + heap_families[0].bins + bin * 16,
+                 0x1234);
     fixture_walk(fixture);
     assert_int_equal(fixture->walked.status, MW_NOT_FOUND);
     fixture_delete(fixture);
+}
+
+/* A thread in the middle of malloc leaves a bin or two half linked. */
+static void test_torn_bins(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < heap_family_count; i++)
+        for (unsigned bins = 1; bins <= 4; bins++) {
+            struct fixture *fixture = fixture_open(fixture_new(&heap_families[i]));
+            for (unsigned bin = 0; bin < bins; bin++)
+                heap_put(fixture->heap,
+                         fixture->heap->main_arena + heap_families[i].bins + bin * 48, 0x1234);
+            fixture_walk(fixture);
+            assert_int_equal(fixture->walked.status, MW_OK);
+            assert_true(fixture->walked.allocator.arena_count >= 3);
+            fixture_delete(fixture);
+        }
 }
 
 /* Every field of malloc_state and heap_info takes every odd value. */
 static void test_every_word_of_an_arena(void **state)
 {
     (void)state;
-    const uint64_t values[] = {0, 1, 16, UINT64_MAX, UINT64_MAX - 15, FIRST_HEAP, BRK + 16,
-                               MMAPPED, STACKS + 4096};
+    const uint64_t values[] = {0,          1,        16,      UINT64_MAX,   UINT64_MAX - 15,
+                               FIRST_HEAP, BRK + 16, MMAPPED, STACKS + 4096};
     for (size_t i = 0; i < heap_family_count; i += 3)
         for (unsigned arena = 0; arena < 2; arena++)
             for (unsigned at = 0; at < heap_families[i].state_size; at += 8) {
@@ -510,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_no_parameters),
         cmocka_unit_test(test_no_glibc),
+        cmocka_unit_test(test_torn_bins),
         cmocka_unit_test(test_every_word_of_an_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,17 +167,16 @@ static void test_thread_arenas(void **state)
         uint64_t left;
         enum mw_block_state last;
     } ends[] = {
-        {20 * KIB, MW_BLOCK_FREE}, /* the old top was freed */
-        {48, MW_BLOCK_IN_USE},     /* too small to be freed: a dummy */
-        {64, MW_BLOCK_FASTBIN},    /* exactly one smallest chunk */
+        {20 * KIB, MW_BLOCK_FREE},                        /* the old top was freed */
+        {48, MW_BLOCK_IN_USE},                            /* too small to be freed: a dummy */
+        {64, MW_BLOCK_FASTBIN},                           /* exactly one smallest chunk */
         {96, MW_BLOCK_TCACHE},     {32, MW_BLOCK_IN_USE}, /* nothing but the fences */
     };
     for (size_t i = 0; i < heap_family_count; i++) {
         struct heap_builder *heap = main_arena_only(&heap_families[i]);
         heap_thread(heap, STACKS, true);
         for (unsigned k = 0; k < sizeof ends / sizeof *ends; k++) {
-            thread_arena_build(heap, FIRST_HEAP + k * 4ull * HEAP_MAX, ends[k].left,
-                               ends[k].last);
+            thread_arena_build(heap, FIRST_HEAP + k * 4ull * HEAP_MAX, ends[k].left, ends[k].last);
             heap_thread(heap, STACKS + (k + 1) * (1ull << 20), k % 2 == 0);
         }
         for (unsigned k = 1; k < 5; k += 2) /* exited threads: found by no TLS */
@@ -389,6 +388,56 @@ static void test_unaligned_base(void **state)
     }
 }
 
+/* A static program lies low, where a link and its mangled form look alike: the heap begins so that
+ * the one, taken for the other, leads into the heap as well. */
+static void test_low_addresses(void **state)
+{
+    (void)state;
+    static const mw_addr LOW = 0x10000000; /* LOW ^ LOW >> 12 is 64 KiB on */
+    for (size_t i = 0; i < heap_family_count; i++)
+        for (int with_tcache = 0; with_tcache < 2; with_tcache++) {
+            struct heap_builder *heap = heap_new(&heap_families[i]);
+            mw_addr start = heap_map(heap, LOW, 256 * KIB, "[heap]");
+            heap_segment(heap, MW_SEGMENT_BRK, start, start + 256 * KIB);
+            if (with_tcache)
+                heap_tcache_new(heap);
+            for (unsigned k = 0; k < 40; k++) {
+                heap_block(heap, 48, MW_BLOCK_FASTBIN);
+                heap_block(heap, 64, MW_BLOCK_IN_USE);
+                if (with_tcache && k % 8 == 0)
+                    heap_block(heap, 80, MW_BLOCK_TCACHE);
+            }
+            heap_top(heap);
+            heap_thread(heap, STACKS, with_tcache);
+            walk_and_compare(heap, "low addresses");
+        }
+}
+
+/* A version number tells little: distributions put newer parts into older releases. 2.17 with
+ * attached_threads, and 2.28 with wide counts. */
+static void test_backports(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *layout;
+    } variants[] = {{"2.17", "2.23"}, {"2.28", "2.31"}, {"2.41", "2.42"}};
+    for (size_t i = 0; i < heap_family_count; i++)
+        for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
+            if (strcmp(heap_families[i].name, variants[k].layout) != 0)
+                continue;
+            struct heap_family family = heap_families[i];
+            family.name = variants[k].name;
+            struct heap_builder *heap = main_arena_only(&family);
+            heap_thread(heap, STACKS, true);
+            heap_arena(heap, FIRST_HEAP, 132 * KIB);
+            heap_tcache_new(heap);
+            blocks_of_all_kinds(heap);
+            heap_top(heap);
+            heap_thread(heap, STACKS + (1 << 20), true);
+            walk_and_compare(heap, "backport");
+        }
+}
+
 static void test_mlocked(void **state)
 {
     (void)state;
@@ -472,6 +521,8 @@ int main(void)
         cmocka_unit_test(test_brk_fallback),
         cmocka_unit_test(test_hugetlb),
         cmocka_unit_test(test_unaligned_base),
+        cmocka_unit_test(test_low_addresses),
+        cmocka_unit_test(test_backports),
         cmocka_unit_test(test_mlocked),
         cmocka_unit_test(test_untouched_malloc),
         cmocka_unit_test(test_split_heap_mapping),

@@ -343,10 +343,14 @@ static void test_arena_limit(void **state)
         size_t family;
         uint64_t arena_max, online, allowed, want;
     } cases[] = {
-        {5, 0, 16, 4, 128},           {6, 0, 16, 4, 32}, /* 2.34: the affinity mask */
-        {7, 0, 16, 4, 32},            {8, 0, 16, 4, 128},
-        {10, 0, 16, 4, 16},           {10, 0, 4, 4, 8},
-        {7, 3, 16, 4, 3},             {7, 0, 16, MW_UNKNOWN, MW_UNKNOWN},
+        {5, 0, 16, 4, 128},
+        {6, 0, 16, 4, 32}, /* 2.34: the affinity mask */
+        {7, 0, 16, 4, 32},
+        {8, 0, 16, 4, 128},
+        {10, 0, 16, 4, 16},
+        {10, 0, 4, 4, 8},
+        {7, 3, 16, 4, 3},
+        {7, 0, 16, MW_UNKNOWN, MW_UNKNOWN},
         {5, 0, MW_UNKNOWN, 4, MW_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

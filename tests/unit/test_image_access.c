@@ -183,7 +183,7 @@ static void case_seccomp(void)
     if (status == MW_PERM)
         _exit(NOT_POSSIBLE);
     MUST(status == MW_OK);
-    MUST(!mw_live_of(&image)->vm_readv_works && mw_live_of(&image)->mem_fd >= 0);
+    MUST(!mw_live_of(&image)->source.vm_readv_works && mw_live_of(&image)->source.mem_fd >= 0);
     check_all(&image);
     mw_image_close(&image);
 }
@@ -238,7 +238,7 @@ static void case_proc_of_another_namespace(void)
     struct mw_error err = {0};
     const struct mw_image_open_options options = {.need_read = true};
     MUST(mw_image_open_live(target, &options, NULL, &image, &err) == MW_OK);
-    MUST(!mw_live_of(&image)->pid_is_ours && !mw_live_of(&image)->vm_readv_works);
+    MUST(!mw_live_of(&image)->pid_is_ours && !mw_live_of(&image)->source.vm_readv_works);
     check_all(&image);
     MUST(mw_image_stop(&image, &err) == MW_UNSUPPORTED);
     MUST(strstr(err.text, "pid namespace"));

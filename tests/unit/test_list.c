@@ -122,6 +122,9 @@ static void test_trim_ranges(void **state)
     options.trim_range(options.trim_user, 0x51000, 0x53000);
     options.trim_restart(options.trim_user);
     options.trim_range(options.trim_user, 0x9000, 0xa000);
+    options.trim_begin(options.trim_user); /* of another allocator: only its own are forgotten */
+    options.trim_range(options.trim_user, 0x61000, 0x63000);
+    options.trim_restart(options.trim_user);
     options.trim_range(options.trim_user, 0x2000, 0x4000); /* goes on where the next one ends */
     options.trim_range(options.trim_user, 0x1000, 0x2000);
     options.trim_range(options.trim_user, 0x3000, 0x4000); /* lies inside another */

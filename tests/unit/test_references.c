@@ -55,11 +55,11 @@ static struct mw_references search(void)
     struct mw_image image;
     struct mw_references references = {0};
     for (size_t i = 0; i < COUNT; i++)
-        chunks[COUNT - 1 - i] = chunk_at(i); /* in no order */
+        chunks[COUNT - 1 - i] = chunk_at(i) + 16; /* in no order */
     image_open(&image);
-    assert_int_equal(
-        mw_references_search(&image, chunks, COUNT, SIZE, UINT64_MAX, NULL, &references, NULL),
-        MW_OK);
+    assert_int_equal(mw_references_search(&image, chunks, COUNT, SIZE, SIZE - 8, UINT64_MAX, NULL,
+                                          &references, NULL),
+                     MW_OK);
     mw_image_close(&image);
     assert_true(references.is_complete);
     assert_int_equal(references.sampled, COUNT);
@@ -109,22 +109,26 @@ static void test_too_much_memory_is_incomplete(void **state)
     (void)state;
     struct mw_image image;
     struct mw_references references;
-    mw_addr chunk = chunk_at(0);
+    mw_addr chunk = chunk_at(0) + 16;
     image_open(&image);
-    assert_int_equal(mw_references_search(&image, &chunk, 1, SIZE, PAGE, NULL, &references, NULL),
-                     MW_OK);
+    assert_int_equal(
+        mw_references_search(&image, &chunk, 1, SIZE, SIZE - 8, PAGE, NULL, &references, NULL),
+        MW_OK);
     assert_false(references.is_complete);
-    assert_int_equal(mw_references_search(&image, &chunk, 0, SIZE, PAGE, NULL, &references, NULL),
-                     MW_INVALID);
+    assert_int_equal(
+        mw_references_search(&image, &chunk, 0, SIZE, SIZE - 8, PAGE, NULL, &references, NULL),
+        MW_INVALID);
     mw_image_close(&image);
 }
+
+static const struct mw_heap_segment segment = {.kind = MW_SEGMENT_HEAP};
 
 /* Feed n blocks of a size through the visitor. */
 static void feed(struct mw_heap_visitor *visitor, uint64_t size, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct mw_block block = {HEAP_START + i * size, size, MW_BLOCK_IN_USE};
-        assert_int_equal(visitor->blocks(visitor->user, NULL, &block, 1), MW_OK);
+        assert_int_equal(visitor->blocks(visitor->user, &segment, &block, 1), MW_OK);
     }
 }
 
@@ -135,24 +139,37 @@ static void test_sample_is_even(void **state)
     struct mw_block_samples *samples = mw_block_samples_new();
     assert_non_null(samples);
     struct mw_heap_visitor visitor = mw_block_samples_visitor(samples);
+    visitor.begin(visitor.user);
     feed(&visitor, 64, MW_SAMPLE_FREQUENT); /* not one too many */
     feed(&visitor, 3408, BLOCKS);
     feed(&visitor, (uint64_t)MW_SAMPLE_SIZES * 16, BLOCKS); /* too large to be sampled */
     size_t count = 0, upper_half = 0;
-    assert_null(mw_block_samples_of(samples, 64, &count));
-    assert_null(mw_block_samples_of(samples, (uint64_t)MW_SAMPLE_SIZES * 16, &count));
-    const mw_addr *chunks = mw_block_samples_of(samples, 3408, &count);
-    assert_non_null(chunks);
+    assert_null(mw_block_samples_of(samples, 0, 64, &count));
+    assert_null(mw_block_samples_of(samples, 0, (uint64_t)MW_SAMPLE_SIZES * 16, &count));
+    const struct mw_sample_row *row = mw_block_samples_of(samples, 0, 3408, &count);
+    assert_non_null(row);
+    assert_int_equal(row->usable_bytes, 3400);
+    const mw_addr *starts = row->starts;
     assert_int_equal(count, MW_SAMPLE_BLOCKS);
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal((chunks[i] - HEAP_START) % 3408, 0);
-        upper_half += (chunks[i] - HEAP_START) / 3408 > BLOCKS / 2;
+        assert_int_equal((starts[i] - 16 - HEAP_START) % 3408, 0);
+        upper_half += (starts[i] - HEAP_START) / 3408 > BLOCKS / 2;
         for (size_t k = 0; k < i; k++)
-            assert_int_not_equal(chunks[i], chunks[k]);
+            assert_int_not_equal(starts[i], starts[k]);
     }
     assert_in_range(upper_half, 8, 24); /* 16 expected; the seed is fixed */
-    mw_block_samples_clear(samples);
-    assert_null(mw_block_samples_of(samples, 3408, &count));
+    visitor.begin(visitor.user);        /* of another allocator: both are kept apart */
+    feed(&visitor, 3408, BLOCKS);
+    visitor.restart(visitor.user);
+    assert_null(mw_block_samples_of(samples, 1, 3408, &count));
+    assert_ptr_equal(mw_block_samples_of(samples, 0, 3408, &count), row);
+    assert_ptr_equal(row->starts, starts);
+    feed(&visitor, 3408, MW_SAMPLE_FREQUENT + 5);
+    assert_non_null(mw_block_samples_of(samples, 1, 3408, &count));
+    assert_int_equal(count, 5);
+    visitor.begin(visitor.user);
+    visitor.restart(visitor.user);
+    assert_null(mw_block_samples_of(samples, 2, 3408, &count));
     mw_block_samples_free(samples);
     mw_block_samples_free(NULL);
 }
@@ -165,10 +182,11 @@ static void test_allocations_fail(void **state)
     mw_alloc_fail_after(-1);
     struct mw_block_samples *samples = mw_block_samples_new();
     struct mw_heap_visitor visitor = mw_block_samples_visitor(samples);
+    visitor.begin(visitor.user);
     feed(&visitor, 48, MW_SAMPLE_FREQUENT);
     struct mw_block block = {HEAP_START, 48, MW_BLOCK_IN_USE};
     mw_alloc_fail_after(0);
-    assert_int_equal(visitor.blocks(visitor.user, NULL, &block, 1), MW_NOMEM);
+    assert_int_equal(visitor.blocks(visitor.user, &segment, &block, 1), MW_NOMEM);
     mw_alloc_fail_after(-1);
     mw_block_samples_free(samples);
 }

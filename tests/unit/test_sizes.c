@@ -35,9 +35,13 @@ static void test_small_and_large(void **state)
         uint64_t size;
         unsigned in_use, free_count;
     } wanted[] = {
-        {32, 3, 1},          {48, 0, 2},           {MW_SIZES_DIRECT * 16 - 16, 5, 0},
-        {MW_SIZES_DIRECT * 16, 7, 11}, {MW_SIZES_DIRECT * 16 + 16, 0, 1},
-        {(uint64_t)1 << 40, 2, 2},     {UINT64_MAX & ~(uint64_t)15, 1, 0},
+        {32, 3, 1},
+        {48, 0, 2},
+        {MW_SIZES_DIRECT * 16 - 16, 5, 0},
+        {MW_SIZES_DIRECT * 16, 7, 11},
+        {MW_SIZES_DIRECT * 16 + 16, 0, 1},
+        {(uint64_t)1 << 40, 2, 2},
+        {UINT64_MAX & ~(uint64_t)15, 1, 0},
     };
     enum { COUNT = sizeof wanted / sizeof *wanted };
     struct mw_sizes sizes;

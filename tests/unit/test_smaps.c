@@ -10,7 +10,10 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -128,24 +131,68 @@ struct parsed {
     struct mw_findings findings;
     enum mw_status status;
     struct mw_error err;
+    uint64_t length; /* read */
 };
 
-static struct parsed parse(const char *text, size_t length)
+static void release(struct parsed *parsed)
+{
+    mw_mapping_list_deinit(&parsed->list);
+    mw_findings_deinit(&parsed->findings);
+}
+
+static void assert_same_mapping(const struct mw_mapping *a, const struct mw_mapping *b)
+{
+    struct mw_mapping a_bare = *a, b_bare = *b;
+    assert_string_equal(a->name, b->name);
+    a_bare.name = b_bare.name = NULL;
+    assert_memory_equal(&a_bare, &b_bare, sizeof a_bare);
+}
+
+static struct parsed read_once(const char *text, size_t length)
+{
+    struct parsed parsed = {0};
+    int fd = memfd_create("smaps", MFD_CLOEXEC);
+    assert_true(fd >= 0 && pwrite(fd, text, length, 0) == (ssize_t)length);
+    parsed.status = mw_smaps_read(fd, &parsed.list, &parsed.findings, &parsed.length, &parsed.err);
+    close(fd);
+    return parsed;
+}
+
+/* The same text from a descriptor, window by window, must give the same. */
+static void assert_read_is_same(const char *text, size_t length, const struct parsed *parsed)
+{
+    struct parsed same = read_once(text, length);
+    assert_int_equal(same.status, parsed->status);
+    assert_true(same.length == length);
+    assert_string_equal(same.err.text, parsed->err.text);
+    assert_int_equal(same.list.count, parsed->list.count);
+    for (size_t i = 0; i < same.list.count; i++)
+        assert_same_mapping(&same.list.items[i], &parsed->list.items[i]);
+    assert_int_equal(same.findings.count, parsed->findings.count);
+    for (size_t i = 0; i < same.findings.count; i++) {
+        assert_string_equal(same.findings.items[i].text, parsed->findings.items[i].text);
+        assert_true(same.findings.items[i].count == parsed->findings.items[i].count);
+    }
+    release(&same);
+}
+
+static struct parsed parse_once(const char *text, size_t length)
 {
     struct parsed parsed = {0};
     parsed.status = mw_smaps_parse(text, length, &parsed.list, &parsed.findings, &parsed.err);
     return parsed;
 }
 
+static struct parsed parse(const char *text, size_t length)
+{
+    struct parsed parsed = parse_once(text, length);
+    assert_read_is_same(text, length, &parsed);
+    return parsed;
+}
+
 static struct parsed parse_text(const char *text)
 {
     return parse(text, strlen(text));
-}
-
-static void release(struct parsed *parsed)
-{
-    mw_mapping_list_deinit(&parsed->list);
-    mw_findings_deinit(&parsed->findings);
 }
 
 static uint64_t kib(uint64_t n)
@@ -409,6 +456,52 @@ static void test_nothing_found(void **state)
     assert_int_equal(mw_smaps_parse("x", 1, &list, NULL, NULL), MW_INVALID);
 }
 
+/* Many windows, and a line that is longer than one: parse() compares. */
+static void test_many_windows(void **state)
+{
+    (void)state;
+    enum { MAPPINGS = 3000, LONG_AT = 1000, LONG_BYTES = 200000, ROOM = 8 << 20 };
+    char *text = calloc(ROOM, 1), *at = text;
+    assert_non_null(text);
+    for (unsigned i = 0; i < MAPPINGS; i++) {
+        at += sprintf(at, "%x000-%x000 rw-p 00000000 08:01 %u /lib/%0*u\n", 2 * i + 1, 2 * i + 2, i,
+                      (int)(i * 7 % 90) + 1, i);
+        at += sprintf(at, "Size: 4 kB\nRss:  %u kB\nNewCounter: 1 kB\nPss: %u kB\n", i, i / 2);
+        if (i == LONG_AT) {
+            memset(at, 'x', LONG_BYTES);
+            at += LONG_BYTES;
+            *at++ = '\n';
+        }
+        at += sprintf(at, "VmFlags: rd wr %s\n", i % 2 ? "nh" : "ac");
+    }
+    assert_true(at < text + ROOM);
+    struct parsed parsed = parse(text, (size_t)(at - text));
+    assert_int_equal(parsed.status, MW_OK);
+    assert_int_equal(parsed.list.count, MAPPINGS);
+    for (unsigned i = 0; i < MAPPINGS; i++) {
+        const struct mw_mapping *map = &parsed.list.items[i];
+        assert_int_equal(atoi(map->name + strlen("/lib/")), i);
+        assert_int_equal(map->counters[MW_COUNTER_RSS], kib(i));
+        assert_int_equal(map->vm_flags, i % 2 ? MW_VM_NOHUGEPAGE : MW_VM_ACCOUNT);
+    }
+    assert_int_equal(parsed.findings.count, 1);
+    assert_string_equal(parsed.findings.items[0].kind, "smaps-line");
+    release(&parsed);
+    free(text);
+}
+
+static void test_read_fails(void **state)
+{
+    (void)state;
+    struct mw_mapping_list list;
+    struct mw_error err = {0};
+    uint64_t length = 1;
+    int fd = open("/", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(mw_smaps_read(fd, &list, NULL, &length, &err), MW_OS); /* EISDIR */
+    assert_true(length == 0 && err.text[0] != '\0');
+    close(fd);
+}
+
 static void test_recognize(void **state)
 {
     (void)state;
@@ -473,23 +566,27 @@ static void test_zero_byte_in_a_name(void **state)
     release(&parsed);
 }
 
-static void test_out_of_memory(void **state)
+static int count_failures(struct parsed (*act)(const char *text, size_t length))
 {
-    (void)state;
-    int failures = 0;
-    for (long n = 0;; n++) {
+    for (int n = 0;; n++) {
         mw_alloc_fail_after(n);
-        struct parsed parsed = parse_text(text_6_18);
+        struct parsed parsed = act(text_6_18, sizeof text_6_18 - 1);
         mw_alloc_fail_after(-1);
         enum mw_status status = parsed.status;
         release(&parsed);
         if (status == MW_OK)
-            break;
+            return n;
         assert_int_equal(status, MW_NOMEM);
-        failures++;
         assert_true(n < 100);
     }
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    int failures = count_failures(parse_once);
     assert_true(failures >= 3); /* the list, the block of names, the table of blocks */
+    assert_int_equal(count_failures(read_once), failures + 1); /* the window */
 }
 
 /* Damaged at random: the list stays in order and every name is terminated. */
@@ -570,6 +667,8 @@ int main(void)
         cmocka_unit_test(test_unknown_counters),
         cmocka_unit_test(test_overlap_is_cut),
         cmocka_unit_test(test_nothing_found),
+        cmocka_unit_test(test_many_windows),
+        cmocka_unit_test(test_read_fails),
         cmocka_unit_test(test_recognize),
         cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_zero_byte_in_a_name),

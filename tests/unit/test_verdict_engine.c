@@ -175,6 +175,38 @@ static void random_account(bool wild)
     }
 }
 
+/* Huge pages, pages given back, devices: what the kernel says of pages. */
+static void random_pages(bool wild)
+{
+    static struct mw_huge huge;
+    struct mw_mapping_list *regions = &world.image.regions;
+    world.account.lazy_free_bytes = one_in(2) ? 0 : random_bytes(wild);
+    for (size_t i = 0; i < regions->count; i++) {
+        regions->items[i].known |= 1u << MW_COUNTER_LAZY_FREE;
+        regions->items[i].counters[MW_COUNTER_LAZY_FREE] = random_bytes(wild);
+        regions->items[i].vm_flags = one_in(3) ? MW_VM_PFNMAP : 0;
+        regions->items[i].perms = MW_PERM_READ;
+    }
+    if (one_in(2))
+        return;
+    huge = (struct mw_huge){.size_bytes = 2 * MIB,
+                            .total_bytes = random_bytes(wild),
+                            .looked_bytes = random_bytes(wild),
+                            .is_sampled = one_in(2),
+                            .is_marked = one_in(2),
+                            .flags_known = one_in(2),
+                            .zero_in_free_bytes = random_bytes(wild),
+                            .all_zero_bytes = random_bytes(wild),
+                            .asked_bytes = random_bytes(wild),
+                            .error_bytes = random_bytes(wild),
+                            .thp.enabled = (enum mw_thp_enabled)below(4),
+                            .thp.max_ptes_none = one_in(2) ? MW_UNKNOWN : below(512),
+                            .thp.splits_underused = one_in(2)};
+    for (int category = 0; category < MW_CATEGORY_COUNT; category++)
+        huge.zero_bytes[category] = one_in(2) ? 0 : random_bytes(wild);
+    world.evidence.huge = &huge;
+}
+
 /* What is not there must not be missed. */
 static void random_absence(void)
 {
@@ -211,6 +243,7 @@ static void random_record(bool wild)
     random_process(wild);
     random_cgroup(wild);
     random_account(wild);
+    random_pages(wild);
     if (wild) {
         /* The account keeps its promise, whatever the walk says. */
         uint64_t in_use = random_bytes(false), free_bytes = random_bytes(false);
@@ -237,17 +270,25 @@ static uint64_t charged_to(const struct mw_verdicts *verdicts)
     return sum;
 }
 
+/* Kept free by malloc: what a runtime keeps, and pages given back or never used, are elsewhere. */
 static uint64_t kept_by(const struct mw_verdicts *verdicts)
 {
+    static const char *const others[] = {"managed-unused", "lazy-free", "thp-bloat"};
     uint64_t sum = 0;
-    for (size_t i = 0; i < verdicts->count; i++)
-        if (!verdicts->items[i].part_of && verdicts->items[i].verdict_class == MW_CLASS_KEPT)
-            sum += verdicts->items[i].bytes;
+    for (size_t i = 0; i < verdicts->count; i++) {
+        const struct mw_verdict *verdict = &verdicts->items[i];
+        bool is_other = false;
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+            is_other |= strcmp(verdict->id, others[k]) == 0;
+        if (!verdict->part_of && verdict->verdict_class == MW_CLASS_KEPT && !is_other)
+            sum += verdict->bytes;
+    }
     return sum;
 }
 
 /* 10,000 records, half of them absurd: order and sums hold, kept memory is no more than the
- * account's malloc.free, and with `healthy` all of it is explained. */
+ * account's malloc.free, and with `healthy` all of it is explained but what was not looked into
+ * and what is a device's. */
 static void test_random_evidence(void **state)
 {
     (void)state;
@@ -260,12 +301,15 @@ static void test_random_evidence(void **state)
             uint64_t unsplit = account->rows[MW_CATEGORY_MALLOC_UNSPLIT].rss_bytes;
             uint64_t free_bytes = account->rows[MW_CATEGORY_MALLOC_FREE].rss_bytes;
             assert_true(kept_by(&verdicts) <= free_bytes);
+            uint64_t devices = account->rows[MW_CATEGORY_DEVICE].rss_bytes;
+            uint64_t charged = charged_to(&verdicts);
             if (mw_verdict_find(&verdicts, "healthy")) {
-                assert_int_equal(charged_to(&verdicts) + unsplit, account->rss_bytes);
+                assert_true(charged <= account->rss_bytes);
+                assert_true(charged + unsplit + devices >= account->rss_bytes);
                 explained++;
             }
-            assert_int_equal(verdicts.items[verdicts.count - 1].bytes,
-                             account->rows[MW_CATEGORY_UNKNOWN].rss_bytes);
+            assert_true(verdicts.items[verdicts.count - 1].bytes <=
+                        account->rows[MW_CATEGORY_UNKNOWN].rss_bytes);
             kept += kept_by(&verdicts) > 0;
         }
         mw_verdicts_deinit(&verdicts);

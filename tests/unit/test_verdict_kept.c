@@ -386,12 +386,34 @@ static void test_tcache_is_the_allocators_cache(void **state)
     mw_verdicts_deinit(&verdicts);
 }
 
+/* musl keeps free slots in its groups, and has no malloc_trim to recommend. */
+static void test_free_slots_of_musl(void **state)
+{
+    (void)state;
+    world_arena(&world, PAGES(40), 0, 0, PAGES(20));
+    world.allocator.kind = "musl";
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    const struct mw_verdict *first = &verdicts.items[0];
+    assert_string_equal(first->id, "allocator-cache");
+    assert_int_equal(first->bytes, PAGES(40));
+    assert_int_equal(first->basis, MW_BASIS_PROVEN);
+    assert_non_null(strstr(first->summary, "musl gives a group back"));
+    assert_true(verdict_rules_out(first, "trimmable-free"));
+    assert_true(verdict_rules_out(first, "native-leak"));
+    assert_int_equal(first->remedy_count, 2);
+    assert_false(remedy_get(first, "jemalloc or mimalloc")->has_gain);
+    for (size_t i = 0; i < first->remedy_count; i++)
+        assert_null(strstr(first->remedies[i].action, "trim"));
+    assert_null(mw_verdict_find(&verdicts, "trimmable-free"));
+    mw_verdicts_deinit(&verdicts);
+}
+
 /* A walked allocator of another kind: what it keeps free is its cache. */
 static void test_another_allocators_free_memory_is_its_cache(void **state)
 {
     (void)state;
     world_arena(&world, PAGES(40), 0, 0, PAGES(20));
-    world.allocator.kind = "musl";
+    world.allocator.kind = "mimalloc";
     struct mw_verdicts verdicts = world_evaluate(&world);
     const struct mw_verdict *first = &verdicts.items[0];
     assert_string_equal(first->id, "allocator-cache");
@@ -471,6 +493,12 @@ static void test_not_reconciled_is_likely(void **state)
     world.allocator.reconciled = false;
     struct mw_verdicts verdicts = world_evaluate(&world);
     assert_int_equal(verdict_get(&verdicts, "trimmable-free")->basis, MW_BASIS_LIKELY);
+    assert_true(verdict_says(&verdicts.items[0], "counters: see the notes below"));
+    mw_verdicts_deinit(&verdicts);
+    world.allocator.moved_count = 1;
+    world.image.pauses.count = 12;
+    verdicts = world_evaluate(&world);
+    assert_true(verdict_says(&verdicts.items[0], "read under 12 stops, 1 arena changed"));
     mw_verdicts_deinit(&verdicts);
 }
 
@@ -544,6 +572,7 @@ int main(void)
         TEST(test_tops_of_few_arenas_are_called_so),
         TEST(test_top_off_the_brk_is_not_interior),
         TEST(test_tcache_is_the_allocators_cache),
+        TEST(test_free_slots_of_musl),
         TEST(test_another_allocators_free_memory_is_its_cache),
         TEST(test_cached_mmapped_blocks_are_cached),
         TEST(test_pin_look_alikes),

@@ -91,6 +91,23 @@ static void test_setting_not_in_force(void **state)
     }
 }
 
+/* Where malloc's parameters were not found nothing is said of what is in force. */
+static void test_parameters_not_found(void **state)
+{
+    (void)state;
+    heap(1);
+    world_setting(&world, "MALLOC_ARENA_MAX", "2");
+    world_setting(&world, "MALLOC_MMAP_THRESHOLD_", "262144");
+    world.allocator.parameters = (struct mw_heap_parameters){0};
+    struct mw_verdicts verdicts = world_evaluate(&world);
+    assert_int_equal(verdicts.known_count, 2);
+    mw_verdicts_deinit(&verdicts);
+    world.allocator.lacks_parameters = true;
+    verdicts = world_evaluate(&world);
+    assert_int_equal(verdicts.known_count, 0);
+    mw_verdicts_deinit(&verdicts);
+}
+
 static void test_tunables_win_over_the_alias(void **state)
 {
     (void)state;
@@ -446,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_setting_in_force_says_nothing),
         TEST(test_setting_not_in_force),
+        TEST(test_parameters_not_found),
         TEST(test_tunables_win_over_the_alias),
         TEST(test_odd_tunables_are_no_match),
         TEST(test_set_by_the_program),

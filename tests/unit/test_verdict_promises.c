@@ -163,6 +163,33 @@ static void references_draw(struct world *world)
     world->evidence.references = &references;
 }
 
+static struct mw_huge huge;
+
+static void huge_draw(struct world *world)
+{
+    world->account.lazy_free_bytes = chance(3) ? MW_UNKNOWN : draw_bytes(34);
+    world_map(world, "/dev/dri/card0", MW_CATEGORY_DEVICE, draw_bytes(20));
+    struct mw_mapping *map = &world->image.regions.items[world->image.regions.count - 1];
+    map->perms = MW_PERM_READ;
+    map->known = 1u << MW_COUNTER_LAZY_FREE;
+    map->counters[MW_COUNTER_LAZY_FREE] = draw_bytes(34);
+    if (chance(2))
+        return;
+    huge = (struct mw_huge){.size_bytes = 2 * MIB,
+                            .total_bytes = draw_bytes(38),
+                            .is_sampled = chance(2),
+                            .flags_known = chance(2),
+                            .zero_in_free_bytes = draw_bytes(34),
+                            .all_zero_bytes = draw_bytes(34),
+                            .asked_bytes = draw_bytes(34),
+                            .error_bytes = draw_bytes(34),
+                            .thp.max_ptes_none = draw_known(draw(512)),
+                            .thp.splits_underused = chance(2)};
+    for (int i = 0; i < MW_CATEGORY_COUNT; i++)
+        huge.zero_bytes[i] = chance(2) ? 0 : draw_bytes(36);
+    world->evidence.huge = &huge;
+}
+
 static void world_draw(struct world *world)
 {
     world_init(world);
@@ -174,6 +201,7 @@ static void world_draw(struct world *world)
             world_rss(world, (enum mw_category)i, draw_bytes(34));
     surroundings_draw(world);
     references_draw(world);
+    huge_draw(world);
     world_finish(world);
     residency_draw(world);
 }

@@ -52,6 +52,17 @@ enum mw_status mw_glibc_read_parameters(struct mw_glibc *glibc)
     return MW_OK;
 }
 
+/* FNV-1a over words: tells two states of an arena apart. The size is a multiple of 8. */
+static uint64_t digest_of(const uint8_t *bytes, size_t size)
+{
+    uint64_t digest = 0xcbf29ce484222325u, word;
+    for (size_t at = 0; at < size; at += sizeof word) {
+        memcpy(&word, bytes + at, sizeof word);
+        digest = (digest ^ word) * 0x100000001b3u;
+    }
+    return digest;
+}
+
 static enum mw_status arena_read(struct mw_glibc *glibc, mw_addr address, bool is_main,
                                  struct mw_glibc_arena *arena_out, mw_addr *next_out)
 {
@@ -62,7 +73,10 @@ static enum mw_status arena_read(struct mw_glibc *glibc, mw_addr address, bool i
     if (status != MW_OK)
         return status;
     struct mw_glibc_arena arena = {
-        .public = {.address = address, .is_main = is_main, .attached_threads = MW_UNKNOWN},
+        .public = {.address = address,
+                   .state_bytes = glibc->state->size,
+                   .is_main = is_main,
+                   .attached_threads = MW_UNKNOWN},
     };
     memcpy(&arena.mutex, bytes, 4);
     memcpy(&arena.flags, bytes + 4, 4);
@@ -73,6 +87,7 @@ static enum mw_status arena_read(struct mw_glibc *glibc, mw_addr address, bool i
         memcpy(&arena.public.attached_threads, bytes + row->attached_threads, 8);
     if (mw_glibc_has(row->fastbins))
         memcpy(arena.fastbins, bytes + row->fastbins, sizeof arena.fastbins);
+    arena.digest = digest_of(bytes + 8, (row->size - 8u) & ~7u);
     *arena_out = arena;
     return MW_OK;
 }
@@ -97,6 +112,10 @@ static enum mw_status ring_step(struct mw_glibc *glibc, mw_addr at, mw_addr *nex
 {
     struct mw_glibc_arena arena;
     bool is_main = at == glibc->main_arena;
+    if (is_main && glibc->first_orphan) {
+        mw_glibc_orphan_main(glibc, &arena, next_out);
+        return mw_vec_push(&glibc->arenas, MW_LIMIT_ARENAS, arena);
+    }
     if (!is_main && mw_glibc_heap_info_size(glibc, at) == 0)
         return MW_FAULT;
     enum mw_status status = arena_read(glibc, at, is_main, &arena, next_out);
@@ -182,7 +201,7 @@ static enum mw_status heap_add(struct mw_glibc *glibc, uint32_t index, mw_addr h
     const struct mw_glibc_run *run = mw_glibc_run_of(glibc, heap);
     if (info.ar_ptr != arena->public.address || info.size > heap_size_max(glibc) ||
         info.size % glibc->image->page_size || info.size == 0 || !run ||
-        info.size > run->end - heap)
+        (info.size > run->end - heap && !mw_glibc_is_span(glibc, heap, heap + info.size)))
         return MW_CORRUPT;
     mw_addr body = heap + glibc->heap_info_size;
     if (body == arena->public.address)
@@ -245,6 +264,8 @@ enum mw_status mw_glibc_find_thread_heaps(struct mw_glibc *glibc)
  * 2.38, the online CPUs before and after. */
 uint64_t mw_glibc_arena_limit(const struct mw_glibc *glibc)
 {
+    if (!glibc->par)
+        return MW_UNKNOWN; /* a cap may be set */
     if (glibc->parameters.arena_max)
         return glibc->parameters.arena_max;
     const struct mw_process *process = &glibc->image->process;

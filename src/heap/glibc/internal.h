@@ -26,11 +26,13 @@ struct mw_glibc_segment {
 
 struct mw_glibc_arena {
     struct mw_arena public;
+    bool is_guessed; /* the core lacks it: system_bytes is not its own word */
     mw_addr top;
     uint32_t flags;
     uint32_t mutex;
     uint64_t fastbins[MW_GLIBC_FASTBINS];
     uint64_t segment_bytes; /* sum over its segments, foreign gaps included */
+    uint64_t digest;        /* of all of malloc_state but the lock */
 };
 
 /* Brent's search for a cycle in a linked list: constant memory, noticed within three times the
@@ -64,15 +66,29 @@ struct mw_glibc_visited {
     uint8_t *bits;
 };
 
-/* Memory that lists lead through in any order. What was freed one after the other often lies side
- * by side: then whole pieces are read, else single pages. */
-enum { MW_GLIBC_CACHE_PAGE = 4096, MW_GLIBC_CACHE_PIECE = 64 << 10, MW_GLIBC_CACHE_PIECES = 64 };
-struct mw_glibc_cache {
-    uint8_t *bytes;                        /* MW_GLIBC_CACHE_PIECES of MW_GLIBC_CACHE_PIECE */
-    mw_addr piece[MW_GLIBC_CACHE_PIECES];  /* where each lies in the target */
-    uint16_t pages[MW_GLIBC_CACHE_PIECES]; /* which of its pages are there */
-    mw_addr last;                          /* that was not there */
-    unsigned nearness;                     /* of the last few that were not */
+/* One list of a tcache struct. */
+struct mw_glibc_tcache_list {
+    mw_addr owner; /* the struct, as malloc returned it */
+    mw_addr head;  /* first block on it, as malloc returned it */
+    uint16_t count;
+    uint8_t bin;
+    bool
+        is_sure; /* a thread's TLS leads to the struct; else it is one only if all its lists hold */
+    unsigned first_round, last_round; /* of stops in which it was seen like this */
+};
+
+/* Where a chain of chunks of the main arena leads. */
+struct mw_glibc_chain {
+    mw_addr start, reached;
+    bool is_fenced; /* reached is its end, behind fences; else a boundary in it */
+};
+
+/* What the search for the main arena's segments knows from earlier stops. */
+struct mw_glibc_chains {
+    struct mw_glibc_chain *items; /* ascending by start */
+    size_t count, room;
+    mw_addr resume;     /* pages below were looked at */
+    unsigned cut_count; /* how often it was cut short */
 };
 
 struct mw_glibc {
@@ -81,12 +97,15 @@ struct mw_glibc {
     struct mw_context *context;
     struct mw_findings *findings;
     struct mw_window window; /* of walks and scans */
-    struct mw_window lists;  /* of tcache structs, while the other one walks */
+    struct mw_window lists;  /* of tcache structs */
+
+    unsigned ordinal; /* which libc of the process: 1 is the second, of a namespace of its own */
 
     const struct mw_glibc_state_layout *state;
     const struct mw_glibc_par_layout *par;       /* NULL: mp_ not found */
     const struct mw_glibc_tcache_layout *tcache; /* NULL: none seen */
     mw_addr main_arena, mp;
+    mw_addr first_orphan;    /* an arena of a core that lacks main_arena itself; else 0 */
     unsigned version_minor;  /* 36 of "2.36"; 0 unknown */
     uint16_t heap_info_size; /* 32 or 48; 0: no thread heap */
     uint64_t heap_max;       /* alignment of thread heaps */
@@ -94,7 +113,13 @@ struct mw_glibc {
     bool ring_is_torn; /* arenas are missing */
     bool consolidates; /* malloc_trim merges fastbins first: up to 2.42 */
 
+    bool doubts_regions; /* they may be older than the stop: look whether they fit the main top */
+    bool regions_are_old;
     uint64_t scan_until_ns; /* monotonic: a live target is not held longer to look at every page */
+    mw_addr cut_from;       /* up to here it is looked at whatever the time */
+    mw_addr cut_at;         /* where a look at every page ended by that; 0: it did not */
+    struct mw_glibc_chains *chains; /* of a live target that is held again and again; else NULL */
+    bool is_cut_short; /* the main arena's segments are not all found: go on under the next stop */
 
     uint64_t n_mmaps, mmapped_mem;
     mw_addr sbrk_base;
@@ -104,18 +129,16 @@ struct mw_glibc {
     MW_VEC(struct mw_glibc_arena) arenas;
     MW_VEC(struct mw_glibc_segment) segments;
     size_t sorted_count; /* how many of them are in ascending order: the last sort */
+    mw_addr low, high;   /* of all segments, once they are found */
     uint64_t gap_bytes;  /* foreign sbrk inside the main arena's span */
     struct mw_glibc_visited visited;
     uint64_t links_tried;       /* by mw_glibc_locate() */
     uint64_t far_headers_tried; /* by mw_glibc_find_mmapped() */
-    uint64_t list_steps;        /* how many entries of lists may still be followed: one per chunk */
-    MW_VEC(uint64_t) cached;    /* chunk addresses; bit 0: fastbin, else tcache */
-    struct mw_glibc_cache cache;
-    bool cached_is_sorted; /* ascending and complete: the walk may use it */
+    MW_VEC(struct mw_glibc_tcache_list) tcache_lists;
+    uint64_t tcache_bins;  /* a bit for each of the first 64 that has a list */
+    bool tcache_has_large; /* some of the others have */
+    bool wants_structs;    /* blocks that may be tcache structs are to be tried */
 };
-
-/* Bit 0 of an entry of `cached`. */
-enum { MW_GLIBC_CACHED_FASTBIN = 1 };
 
 static inline bool mw_glibc_has(uint16_t offset)
 {
@@ -124,10 +147,23 @@ static inline bool mw_glibc_has(uint16_t offset)
 
 /* locate.c */
 enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err);
+/* Data of an ELF object: where an arena may lie. */
+bool mw_glibc_region_may_hold_arena(const struct mw_mapping *map);
+/* How many mappings hold data of a file that is called as a glibc is: one for each libc. */
+size_t mw_glibc_libcs_mapped(const struct mw_image *image);
 /* Does an arena lie in a thread heap right behind its heap_info? The size of that, else 0. */
 uint16_t mw_glibc_heap_info_size(struct mw_glibc *glibc, mw_addr arena);
+/* The layout of a state with this offset of bins, as the arena's fields fit it. */
+const struct mw_glibc_state_layout *mw_glibc_state_layout_pick(struct mw_glibc *glibc,
+                                                               mw_addr arena, uint16_t bins);
 /* The "2.36" of the release banner in libc's read-only data; "" when it is not there. */
 void mw_glibc_read_version(struct mw_glibc *glibc, char version[32]);
+
+/* orphans.c: a core without libc's data. */
+bool mw_glibc_locate_orphans(struct mw_glibc *glibc);
+/* What can be known of main_arena then; *next_out is the first arena of a thread. */
+void mw_glibc_orphan_main(struct mw_glibc *glibc, struct mw_glibc_arena *arena_out,
+                          mw_addr *next_out);
 
 /* arenas.c */
 enum mw_status mw_glibc_read_parameters(struct mw_glibc *glibc);
@@ -138,6 +174,11 @@ uint64_t mw_glibc_arena_limit(const struct mw_glibc *glibc);
 /* runs.c */
 enum mw_status mw_glibc_collect_runs(struct mw_glibc *glibc);
 const struct mw_glibc_run *mw_glibc_run_of(const struct mw_glibc *glibc, mw_addr address);
+/* May [start, end) be one heap or block? It begins in memory that malloc may have got, and nothing
+ * else is mapped inside it: holes and other rights may be. O(regions in it). */
+bool mw_glibc_is_span(const struct mw_glibc *glibc, mw_addr start, mw_addr end);
+/* How far brk memory that begins in run may reach, over such pages. */
+mw_addr mw_glibc_brk_limit(const struct mw_glibc *glibc, const struct mw_glibc_run *run);
 
 /* segments.c: the main arena's */
 enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc);
@@ -149,8 +190,8 @@ void mw_glibc_sort_segments(struct mw_glibc *glibc);
 void mw_glibc_drop_overlaps(struct mw_glibc *glibc);
 /* Where the first segment at or after address begins, or limit. Known at the last sort. */
 mw_addr mw_glibc_next_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr limit);
-/* Are there two or three fences at chunk that end on a page below limit? Their end, or 0. */
-mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit);
+/* Are there two or three fences at chunk that end on a page at most at limit? Their end, or 0. */
+mw_addr mw_glibc_fences_end(struct mw_window *window, mw_addr chunk, mw_addr limit);
 /* The walk of segment `index` ended at `end`, before its time: cut it there and append the segment
  * that goes on behind the foreign bytes. Pointers into segments are void afterwards. */
 enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_addr end);
@@ -159,37 +200,18 @@ enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_add
 bool mw_glibc_in_segment(const struct mw_glibc *glibc, mw_addr address, mw_addr *end_out);
 
 /* The next page to look at in a scan of every page of run, or its end when the scan must stop: the
- * time is up, or it was cancelled (*status). Steps over known segments. */
+ * time is up (cut_at tells where), or it was cancelled (*status). Steps over known segments. */
 mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *run, mw_addr page,
                            enum mw_status *status);
+/* If the scan of run was cut short, a finding says so. */
+void mw_glibc_scan_cut_tell(struct mw_glibc *glibc, const struct mw_glibc_run *run);
 
 /* mmapped.c */
 enum mw_status mw_glibc_find_mmapped(struct mw_glibc *glibc);
 
-/* cached.c */
-enum mw_status mw_glibc_find_cached(struct mw_glibc *glibc);
-
-/* walk.c: decode one segment into blocks that tile it. */
-struct mw_glibc_sink {
-    void *user;
-    enum mw_status (*blocks)(void *user, const struct mw_block *blocks, size_t count);
-};
-/* *end_out is where it ended: before the segment's end when a foreign sbrk cut it off there. */
-enum mw_status mw_glibc_walk_segment(struct mw_glibc *glibc, const struct mw_glibc_segment *segment,
-                                     const struct mw_glibc_sink *sink, mw_addr *end_out);
-
-/* tally.c: the pass over all segments that fills the allocator's account. It may go on over several
- * stops of the target: each round has its own struct mw_glibc, an arena is tallied in one round. */
-struct mw_glibc_tally;
-struct mw_glibc_tally *mw_glibc_tally_new(struct mw_allocator *allocator);
-void mw_glibc_tally_free(struct mw_glibc_tally *tally);
-
-/* Tally the arenas that earlier rounds left, until all are done or until_ns has passed (0: no
- * bound; one at least is done). */
-enum mw_status mw_glibc_tally_arenas(struct mw_glibc_tally *tally, struct mw_glibc *glibc,
-                                     uint64_t until_ns, bool *all_done_out);
-
-/* The last round: mmapped blocks, sums, arrays handed to the allocator. */
-enum mw_status mw_glibc_tally_finish(struct mw_glibc_tally *tally, struct mw_glibc *glibc);
+/* tcache.c: which lists there are now, as far as threads tell; else wants_structs is set. */
+enum mw_status mw_glibc_find_tcaches(struct mw_glibc *glibc);
+/* The block at user address `at` may be a tcache struct: add its lists if it is. */
+enum mw_status mw_glibc_tcache_try(struct mw_glibc *glibc, mw_addr at, bool *is_struct_out);
 
 #endif

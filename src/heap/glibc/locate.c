@@ -3,9 +3,10 @@
  * Trusts nothing. For every 8-aligned address A in a writable private file mapping, A is taken for
  * main_arena.bins: then *(A + 2048) is main_arena.next, which points at main_arena itself (one
  * arena) or into a thread heap whose chain of arenas leads back. A hit is accepted only when all
- * 127 bins are zero, self-linked or linked to a chunk that points back at them. When no ring
- * closes (a core that lacks heaps), bins that are all in use and sound are taken for good. Bins
- * that are all zero (malloc was not called) prove little: they are taken last.
+ * 127 bins are zero, self-linked or linked to a chunk that points back at them; a few may be torn,
+ * as they are for a moment in every malloc. When no ring closes (a core that lacks heaps), bins
+ * that are all in use and sound are taken for good. Bins that are all zero (malloc was not called)
+ * prove little: they are taken last.
  *
  *   main_arena ─ … ─ top (bins-16) ─ bins[254] ─ binmap ─ next (bins+2048) ─ … ─ system_mem
  *
@@ -23,6 +24,7 @@ enum {
     SCAN_STEP = 256 << 10,
     NEXT_AFTER_BINS = 2048,
     LINKS_MAX = 1 << 20, /* followed over all candidates: a hostile target may show many */
+    TORN_MAX = 4, /* bins that a thread in the middle of malloc, or damage, leaves half linked */
 };
 static const uint64_t SCAN_MAX = (uint64_t)256 << 20; /* of one mapping */
 /* Of all: the segments of a small core may lie over each other in the file. */
@@ -69,11 +71,11 @@ static mw_addr chain_end(struct mw_glibc *glibc, mw_addr arena, uint16_t bins_of
 }
 
 /* The 127 pairs of links at `bytes`, which are what address bins holds. *used_out: how many are
- * not zero. */
+ * not zero; *torn_out: to how many of these nothing points back, at most TORN_MAX of all. */
 static bool bins_are_plausible(struct mw_glibc *glibc, const uint8_t *bytes, mw_addr bins,
-                               size_t *used_out)
+                               size_t *used_out, size_t *torn_out)
 {
-    *used_out = 0;
+    *used_out = *torn_out = 0;
     for (size_t i = 0; i < MW_GLIBC_BINS; i++) {
         mw_addr bin = bins + i * 16 - 16; /* as a chunk: fd and bk are 16 bytes in */
         uint64_t fd = word_at(bytes + 16 * i), bk = word_at(bytes + 16 * i + 8), back;
@@ -84,12 +86,12 @@ static bool bins_are_plausible(struct mw_glibc *glibc, const uint8_t *bytes, mw_
             continue;
         if (glibc->links_tried++ >= LINKS_MAX)
             return false;
-        if (!word_read(glibc, fd + 24, &back) || back != bin)
-            return false;
-        if (!word_read(glibc, bk + 16, &back) || back != bin)
+        bool is_sound = word_read(glibc, fd + 24, &back) && back == bin &&
+                        word_read(glibc, bk + 16, &back) && back == bin;
+        if (!is_sound && ++*torn_out > TORN_MAX)
             return false;
     }
-    return true;
+    return *torn_out == 0 || *used_out == MW_GLIBC_BINS;
 }
 
 /* Is A main_arena.bins under the layout with this bins offset? Its bins are known to be sound. */
@@ -105,11 +107,47 @@ static bool ring_closes(struct mw_glibc *glibc, mw_addr bins, mw_addr next, uint
     return true;
 }
 
+/* May system_mem be at `at` of the main arena's bytes? It holds the top chunk, its maximum follows
+ * and attached_threads, a small number, is in front. */
+static bool system_mem_fits(const uint8_t *state, size_t at, uint64_t top_size, bool has_attached)
+{
+    const uint64_t most = (uint64_t)1 << 44; /* less than pointers */
+    uint64_t now = word_at(state + at), max = word_at(state + at + 8);
+    return now >= top_size && now <= max && max < most &&
+           (!has_attached || word_at(state + at - 8) < 128 << 10);
+}
+
+enum fit { FITS, SHIFTED, CONTRADICTS, NOT_TOLD };
+
+/* Is what comes behind the bins where the row says? If not, and it fits somewhere else, this is no
+ * release that the row is of. If it fits nowhere it is damage: the walk will say so. */
+static enum fit state_fit(struct mw_glibc *glibc, const struct mw_glibc_state_layout *row)
+{
+    enum { BEHIND = 96 }; /* bytes behind next in which it may be */
+    uint8_t state[MW_GLIBC_STATE_MAX + BEHIND];
+    uint64_t head, next_free = row->bins + NEXT_AFTER_BINS + 8;
+    size_t want = next_free + BEHIND + 16;
+    if (mw_image_read_present(glibc->image, glibc->main_arena, state, want) != want)
+        return NOT_TOLD;
+    mw_addr top = word_at(state + row->bins - 16);
+    if (top == glibc->main_arena + row->bins - 16 || !word_read(glibc, top + 8, &head) ||
+        (head & ~(uint64_t)7) < MW_GLIBC_MINSIZE)
+        return NOT_TOLD; /* not used yet, or not to be had */
+    uint64_t size = head & ~(uint64_t)7;
+    if (system_mem_fits(state, row->system_mem, size, mw_glibc_has(row->attached_threads)))
+        return FITS;
+    for (size_t at = next_free + 8; at < next_free + BEHIND; at += 8)
+        if (at != row->system_mem && word_at(state + at) % glibc->image->page_size == 0 &&
+            system_mem_fits(state, at, size, at > next_free + 8))
+            return SHIFTED;
+    return CONTRADICTS;
+}
+
 /* 2.17-2.22 and 2.23-2.26 share the offset of bins, and attached_threads is where the older one has
  * system_mem: at least top_pad (128 KiB), or whole pages. It need not be whole pages: the heap of a
  * static program begins anywhere. */
-static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *glibc,
-                                                             mw_addr main_arena, uint16_t bins)
+const struct mw_glibc_state_layout *mw_glibc_state_layout_pick(struct mw_glibc *glibc,
+                                                               mw_addr main_arena, uint16_t bins)
 {
     const struct mw_glibc_state_layout *first = NULL;
     for (size_t i = 0; i < mw_glibc_state_layout_count; i++) {
@@ -132,19 +170,29 @@ static const struct mw_glibc_state_layout *state_layout_pick(struct mw_glibc *gl
 
 static bool arena_take(struct mw_glibc *glibc, mw_addr bins, uint16_t offset)
 {
+    glibc->par = NULL;
     glibc->main_arena = bins - offset;
-    glibc->state = state_layout_pick(glibc, glibc->main_arena, offset);
-    return glibc->state != NULL;
+    glibc->state = mw_glibc_state_layout_pick(glibc, glibc->main_arena, offset);
+    return glibc->state != NULL && state_fit(glibc, glibc->state) != SHIFTED;
 }
 
 static const uint16_t bins_offsets[] = {112, 24, 104};
 enum { BINS_OFFSETS = sizeof bins_offsets / sizeof *bins_offsets };
+
+/* A main arena was found: is it the one that is wanted? *skip are not. */
+static bool arena_is_wanted(struct mw_glibc *glibc, mw_addr bins, uint16_t offset, unsigned *skip)
+{
+    if (!arena_take(glibc, bins, offset))
+        return false;
+    return *skip == 0 || (*skip)-- == 0;
+}
 
 /* What may be main_arena.bins when nothing better is found; 0: none. */
 struct second_best {
     mw_addr torn;  /* sound and all in use, but the ring does not close */
     mw_addr empty; /* the ring closes, and all are zero */
     uint16_t empty_offset;
+    unsigned skip; /* so many that are good are those of other libcs */
 };
 
 /* Test every 8-aligned address of [start, start + length), whose bytes are given. */
@@ -157,26 +205,28 @@ static bool scan_for_arena(struct mw_glibc *glibc, const uint8_t *bytes, size_t 
         /* One compare for most words: it must be near, or end in 32 or 48. */
         bool is_near = bins - next <= 112 && bins - next >= 24;
         bool in_heap = (next & 0xfffff) == 32 || (next & 0xfffff) == 48;
-        size_t used;
-        if ((!is_near && !in_heap) || !bins_are_plausible(glibc, bytes + at, bins, &used))
+        size_t used, torn;
+        if ((!is_near && !in_heap) || !bins_are_plausible(glibc, bytes + at, bins, &used, &torn))
             continue;
         for (size_t i = 0; i < BINS_OFFSETS; i++) {
             if ((is_near && bins - next != bins_offsets[i]) ||
                 !ring_closes(glibc, bins, next, bins_offsets[i]))
                 continue;
-            if (used > 0)
-                return arena_take(glibc, bins, bins_offsets[i]);
-            if (second->empty == 0)
-                *second = (struct second_best){second->torn, bins, bins_offsets[i]};
+            if (used > 0 && arena_is_wanted(glibc, bins, bins_offsets[i], &second->skip))
+                return true;
+            if (used == 0 && second->empty == 0) {
+                second->empty = bins;
+                second->empty_offset = bins_offsets[i];
+            }
         }
-        if (in_heap && used == MW_GLIBC_BINS && second->torn == 0)
+        if (in_heap && used == MW_GLIBC_BINS && torn == 0 && second->torn == 0)
             second->torn = bins;
     }
     return false;
 }
 
-/* Data of an ELF object: a writable private file mapping. Cores without names: any small one. */
-static bool region_may_hold_arena(const struct mw_mapping *map)
+/* A writable private file mapping. Cores without names: any small one. */
+bool mw_glibc_region_may_hold_arena(const struct mw_mapping *map)
 {
     const uint32_t wanted = MW_PERM_READ | MW_PERM_WRITE;
     if ((map->perms & (wanted | MW_PERM_SHARED)) != wanted)
@@ -209,11 +259,41 @@ static bool name_is_libc(const char *name)
     return base && strncmp(base, "/libc", 5) == 0 && (base[5] == '.' || base[5] == '-');
 }
 
+size_t mw_glibc_libcs_mapped(const struct mw_image *image)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < image->regions.count; i++) {
+        const struct mw_mapping *map = &image->regions.items[i];
+        if (!name_is_libc(map->name) || !mw_glibc_region_may_hold_arena(map))
+            continue;
+        count += strcmp(strrchr(map->name, '/'), "/libc.so") != 0; /* else musl's */
+    }
+    return count;
+}
+
 /* 0, or a power of two that a huge page may have. */
 static bool is_page_size(const struct mw_glibc *glibc, uint64_t size)
 {
     return size == 0 || ((size & (size - 1)) == 0 && size >= glibc->image->page_size &&
                          size <= (uint64_t)1 << 34);
+}
+
+/* Then sbrk_base is set, whether the memory came from brk or from mmap. */
+static bool main_arena_has_memory(struct mw_glibc *glibc)
+{
+    uint64_t system_mem;
+    return word_read(glibc, glibc->main_arena + glibc->state->system_mem, &system_mem) &&
+           system_mem != 0;
+}
+
+/* Whoever changes one of these has no_dyn_threshold set by that; freeing a mapped block sets the
+ * trim threshold to twice the other. */
+static bool par_thresholds_agree(const uint8_t *at, int32_t mmaps_max, bool is_fixed)
+{
+    enum { DEFAULT = 128 << 10, MMAPS_MAX = 65536 };
+    uint64_t trim = word_at(at), top_pad = word_at(at + 8), mmap_threshold = word_at(at + 16);
+    return is_fixed || (top_pad == DEFAULT && mmaps_max == MMAPS_MAX &&
+                        (trim == DEFAULT || trim == 2 * mmap_threshold));
 }
 
 /* The range checks that make a place mp_; every field read from the one buffer. */
@@ -231,9 +311,11 @@ static bool par_is_plausible(struct mw_glibc *glibc, const uint8_t *at,
     if (arena_test == 0 || arena_test > 1 << 20 || mmap_threshold > ((uint64_t)1 << 40) ||
         arena_max > 1 << 20 || counts[0] < 0 || counts[1] < 0 || counts[2] < counts[0] ||
         (counts[3] & ~1) || mem > max_mem || mem % 16 || (counts[0] > 0 && mem == 0) ||
-        (counts[0] == 0 && mem > 0 && !may_drift))
+        (counts[0] == 0 && mem > 0 && !may_drift) ||
+        (!may_drift && mem % glibc->image->page_size != 0) ||
+        !par_thresholds_agree(at, counts[1], counts[3] != 0))
         return false;
-    if (sbrk_base != 0 && !mw_image_region(glibc->image, sbrk_base))
+    if (sbrk_base != 0 ? !mw_image_region(glibc->image, sbrk_base) : main_arena_has_memory(glibc))
         return false;
     if (mw_glibc_has(row->tcache)) {
         uint64_t bins = word_at(at + row->tcache), max_bytes = word_at(at + row->tcache + 8);
@@ -305,6 +387,16 @@ static unsigned par_find(struct mw_glibc *glibc, const struct mw_mapping *map, u
                         start);
 }
 
+/* Does the ring close when bins are as far into an arena as in no release? */
+static bool ring_closes_elsewhere(struct mw_glibc *glibc, mw_addr bins, mw_addr next)
+{
+    enum { OFFSET_MAX = 256 };
+    for (uint16_t offset = 16; offset <= OFFSET_MAX; offset += 8)
+        if (chain_end(glibc, next, offset) == bins - offset)
+            return true;
+    return false;
+}
+
 /* No ring closes: the family is the one whose mp_ is found, and on a tie the one in whose place the
  * next arena has its bins. */
 static const struct mw_mapping *torn_take(struct mw_glibc *glibc, mw_addr bins, uint8_t *buffer)
@@ -314,12 +406,15 @@ static const struct mw_mapping *torn_take(struct mw_glibc *glibc, mw_addr bins, 
     uint16_t best_offset = 0;
     uint64_t next, bin;
     if (bins == 0 || !map ||
-        mw_image_read_u64(glibc->image, bins + NEXT_AFTER_BINS, &next) != MW_OK)
+        mw_image_read_u64(glibc->image, bins + NEXT_AFTER_BINS, &next) != MW_OK ||
+        ring_closes_elsewhere(glibc, bins, next))
         return NULL;
     for (size_t i = 0; i < BINS_OFFSETS; i++) {
         mw_addr last = next + bins_offsets[i] + 16 * (MW_GLIBC_BINS - 1);
-        unsigned score =
-            arena_take(glibc, bins, bins_offsets[i]) ? 2 * par_find(glibc, map, buffer) : 0;
+        if (!arena_take(glibc, bins, bins_offsets[i]) ||
+            state_fit(glibc, glibc->state) == CONTRADICTS)
+            continue;
+        unsigned score = 2 * par_find(glibc, map, buffer);
         if (score > 0 && mw_image_read_u64(glibc->image, last, &bin) == MW_OK && bin == last - 16)
             score++;
         if (score > best)
@@ -338,31 +433,43 @@ static const struct mw_mapping *empty_take(struct mw_glibc *glibc, const struct 
     return par_find(glibc, map, buffer) > 0 ? map : NULL;
 }
 
+/* Look through libcs by name from the highest address down, since the loader maps the first one
+ * above those of namespaces of their own; or through all other data. */
+static const struct mw_mapping *regions_scan(struct mw_glibc *glibc, bool is_libc, uint8_t *buffer,
+                                             struct second_best *second)
+{
+    const struct mw_mapping_list *regions = &glibc->image->regions;
+    uint64_t budget = SCAN_MAX_IN_ALL;
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct mw_mapping *map = &regions->items[is_libc ? regions->count - 1 - i : i];
+        if (mw_glibc_region_may_hold_arena(map) && name_is_libc(map->name) == is_libc &&
+            scan_region(glibc, map, buffer, &budget, second))
+            return map;
+    }
+    return NULL;
+}
+
 enum mw_status mw_glibc_locate(struct mw_glibc *glibc, struct mw_error *err)
 {
     uint8_t *buffer = mw_calloc(SCAN_STEP + NEXT_AFTER_BINS + 8, 1);
     if (!buffer)
         return mw_fail(err, MW_NOMEM, "out of memory");
-    const struct mw_mapping_list *regions = &glibc->image->regions;
     const struct mw_mapping *found = NULL;
-    struct second_best second = {0};
-    for (int pass = 0; pass < 2 && !found; pass++) {
-        uint64_t budget = SCAN_MAX_IN_ALL;
-        for (size_t i = 0; i < regions->count && !found; i++) {
-            const struct mw_mapping *map = &regions->items[i];
-            if (region_may_hold_arena(map) && name_is_libc(map->name) == (pass == 0) &&
-                scan_region(glibc, map, buffer, &budget, &second))
-                found = map;
-        }
-        if (!found) /* before the ring of a thread arena that a tear made to close */
+    struct second_best second = {.skip = glibc->ordinal};
+    bool is_first = glibc->ordinal == 0; /* others are a libc by name, and whole */
+    for (int pass = 0; pass < (is_first ? 2 : 1) && !found; pass++) {
+        found = regions_scan(glibc, pass == 0, buffer, &second);
+        if (!found && is_first) /* before the ring of a thread arena that a tear made to close */
             found = torn_take(glibc, second.torn, buffer);
     }
-    if (!found)
+    if (!found && is_first)
         found = empty_take(glibc, &second, buffer);
     if (found)
         par_find(glibc, found, buffer);
     free(buffer);
-    return found ? MW_OK : mw_fail(err, MW_NOT_FOUND, "no glibc malloc in this image");
+    if (found || (is_first && mw_glibc_locate_orphans(glibc))) /* a second: the same heaps twice */
+        return MW_OK;
+    return mw_fail(err, MW_NOT_FOUND, "no glibc malloc in this image");
 }
 
 /* "…stable release version 2.36." → 2.36 */

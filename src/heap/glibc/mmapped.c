@@ -111,6 +111,9 @@ static bool block_parse(struct mw_glibc *glibc, mw_addr page, mw_addr run_end,
     struct mmapped_block block = {(words[1] & ~(uint64_t)7) + tail, 0};
     if (block.total < glibc->image->page_size || block.total % glibc->image->page_size)
         return false;
+    if (block.total > run_end - page && block.total <= UINT64_MAX - page &&
+        mw_glibc_is_span(glibc, page, page + block.total))
+        run_end = page + block.total; /* the program has split its mapping */
     moved_header_find(glibc, page, run_end, &block);
     *block_out = block;
     return block.total <= run_end - page;
@@ -140,9 +143,12 @@ static enum mw_status page_test(struct mw_glibc *glibc, const struct mw_glibc_ru
                                 mw_addr page, struct mmapped_search *search, mw_addr *next_out)
 {
     struct mmapped_block block;
-    mw_addr limit = mw_glibc_next_segment(glibc, page, run->end);
+    mw_addr limit = mw_glibc_next_segment(glibc, page, run->end), end;
     *next_out = page;
     if (!block_parse(glibc, page, limit, &block))
+        return MW_OK;
+    end = page + block.total;
+    if (end > limit && mw_glibc_next_segment(glibc, page, end) != end)
         return MW_OK;
     if (block.total > search->bytes_max - search->bytes)
         return MW_OK;
@@ -213,6 +219,7 @@ static enum mw_status every_page_try(struct mw_glibc *glibc, struct mmapped_sear
             if (status == MW_OK)
                 page = mw_glibc_scan_step(glibc, run, next, &status);
         }
+        mw_glibc_scan_cut_tell(glibc, run);
     }
     return status;
 }

@@ -10,39 +10,61 @@
 #include "heap/glibc/retain.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 
 #include <assert.h>
+#include <string.h>
 
-enum { PAGES_FIRST = 4096 };
-/* Of one segment: beyond it (a lie, or a reserve of terabytes) residency counts as not known. */
-static const uint64_t PAGES_BYTES_MAX = (uint64_t)256 << 30;
-
-enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
-                                    mw_addr start, mw_addr end)
+enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages,
+                                    const struct mw_glibc_scanned *scanned,
+                                    const struct mw_image *image)
 {
-    assert(start < end);
     if (!pages->flags && !(pages->flags = mw_calloc(MW_GLIBC_PAGES_ROOM, 1)))
         return MW_NOMEM;
-    pages->image = image;
-    pages->first = pages->start = start & ~(mw_addr)(image->page_size - 1);
-    pages->end = end;
+    pages->scanned = scanned;
+    pages->start = scanned->segment.public.start & ~(mw_addr)(image->page_size - 1);
+    pages->end = scanned->segment.public.end;
     pages->count = 0;
-    pages->ahead = PAGES_FIRST;
     pages->shift = (unsigned)__builtin_ctz(image->page_size);
     pages->known = image->can & MW_CAN_PAGES;
     pages->failed = false;
     return MW_OK;
 }
 
-/* Load the part that begins at the page of address. */
+/* Lay out the runs of a span from its page `skip` on. */
+static size_t runs_expand(const struct mw_glibc_span *span, uint64_t skip, uint8_t *flags)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < span->residency_count && count < MW_GLIBC_PAGES_ROOM; i++) {
+        uint64_t run = span->residency[i] >> 2;
+        if (skip >= run) {
+            skip -= run;
+            continue;
+        }
+        run -= skip;
+        skip = 0;
+        if (run > MW_GLIBC_PAGES_ROOM - count)
+            run = MW_GLIBC_PAGES_ROOM - count;
+        memset(flags + count, (int)(span->residency[i] & 3), (size_t)run);
+        count += (size_t)run;
+    }
+    return count;
+}
+
+/* Load the part that begins at the page of address: at most a span. */
 static bool pages_load(struct mw_glibc_pages *pages, mw_addr address)
 {
-    mw_addr page = (mw_addr)1 << pages->shift;
-    pages->start = address & ~(page - 1);
-    uint64_t count = (pages->end - pages->start + page - 1) >> pages->shift;
-    pages->count = count < pages->ahead ? (size_t)count : pages->ahead;
-    pages->ahead *= pages->ahead < MW_GLIBC_PAGES_ROOM ? 2 : 1;
-    return mw_image_pages(pages->image, pages->start, pages->count, pages->flags, NULL) == MW_OK;
+    const struct mw_glibc_scanned *scanned = pages->scanned;
+    if (scanned->spans_done == 0)
+        return false;
+    size_t k = (size_t)((address - scanned->spans.items[0].pages_start) / scanned->span_bytes);
+    if (k >= scanned->spans_done)
+        return false;
+    const struct mw_glibc_span *span = &scanned->spans.items[k];
+    uint64_t skip = (address - span->pages_start) >> pages->shift;
+    pages->start = span->pages_start + (skip << pages->shift);
+    pages->count = runs_expand(span, skip, pages->flags);
+    return pages->count > 0;
 }
 
 /* Turn to the part with the page of address. False when residency is not known. */
@@ -50,10 +72,16 @@ static inline bool pages_have(struct mw_glibc_pages *pages, mw_addr address)
 {
     if ((address - pages->start) >> pages->shift < pages->count)
         return true;
-    bool too_far = address - pages->first > PAGES_BYTES_MAX;
-    if (pages->known && (too_far || !pages_load(pages, address)))
+    if (pages->known && !pages_load(pages, address))
         pages->known = false, pages->failed = true, pages->count = 0;
     return pages->known;
+}
+
+/* Those from page `index` on that are loaded and begin before end: at least that one. */
+static inline size_t pages_wanted(const struct mw_glibc_pages *pages, size_t index, mw_addr end)
+{
+    size_t last = (size_t)((end - 1 - pages->start) >> pages->shift);
+    return (last < pages->count - 1 ? last : pages->count - 1) - index + 1;
 }
 
 struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_addr address,
@@ -66,11 +94,12 @@ struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_add
         if (!pages_have(pages, address))
             return sum;
         size_t index = (size_t)((address - pages->start) >> pages->shift);
-        mw_addr page_end = pages->start + ((mw_addr)(index + 1) << pages->shift);
+        size_t alike = mw_bytes_run(pages->flags + index, pages_wanted(pages, index, end));
+        mw_addr page_end = pages->start + ((mw_addr)(index + alike) << pages->shift);
         uint64_t part = (page_end < end ? page_end : end) - address;
-        if (mw_page_is_resident(pages->flags[index]))
+        if (pages->flags[index] == MW_GLIBC_RESIDENT)
             sum.rss += part;
-        else if (pages->flags[index] & MW_PAGE_SWAPPED)
+        else if (pages->flags[index] == MW_GLIBC_SWAPPED)
             sum.swap += part;
         address += part;
     }
@@ -86,7 +115,7 @@ bool mw_glibc_pages_all_resident(const struct mw_glibc_pages *pages, mw_addr sta
     if (start < pages->start || last >= pages->count || last - first >= PAGES_MAX)
         return false;
     for (uint64_t i = first; i <= last; i++)
-        if (!mw_page_is_resident(pages->flags[i]))
+        if (pages->flags[i] != MW_GLIBC_RESIDENT)
             return false;
     return true;
 }
@@ -100,7 +129,7 @@ static void trim_ranges_name(const struct mw_glibc_trim *trim, mw_addr start, mw
     for (mw_addr at = start; at < end; at += page) {
         if (!pages_have(pages, at))
             break; /* the rest is not known: all of it */
-        if (mw_page_is_resident(pages->flags[(at - pages->start) >> pages->shift]))
+        if (pages->flags[(at - pages->start) >> pages->shift] == MW_GLIBC_RESIDENT)
             continue;
         if (run < at)
             options->trim_range(options->trim_user, run, at);

@@ -3,27 +3,24 @@
 #ifndef MW_HEAP_GLIBC_RETAIN_H
 #define MW_HEAP_GLIBC_RETAIN_H
 
-#include "heap/glibc/internal.h"
+#include "heap/glibc/scan.h"
 
-/* Residency of one segment: a byte of enum mw_page per page, for a part of it at a time. */
+/* Residency of one segment as it was read: a byte of enum mw_glibc_residency per page, for a part
+ * of it at a time. */
 enum { MW_GLIBC_PAGES_ROOM = 256 << 10 }; /* 1 GiB of 4 KiB pages */
 struct mw_glibc_pages {
-    struct mw_image *image;
-    uint8_t *flags;      /* MW_GLIBC_PAGES_ROOM */
-    size_t count, ahead; /* in the part; how many the next one has: a cut may come soon */
-    mw_addr first;       /* page of the segment's start */
-    mw_addr start, end;  /* start of the part, end of the segment */
+    const struct mw_glibc_scanned *scanned;
+    uint8_t *flags;     /* MW_GLIBC_PAGES_ROOM */
+    size_t count;       /* in the part */
+    mw_addr start, end; /* start of the part, end of the segment */
     unsigned shift;
     bool known, failed; /* failed: was known until a question went unanswered */
 };
 
-/* Turn to the segment [start, end); nothing is read yet. MW_NOMEM. */
-enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages, struct mw_image *image,
-                                    mw_addr start, mw_addr end) MW_MUST_CHECK;
-
-struct mw_glibc_resident {
-    uint64_t rss, swap;
-};
+/* Turn to a segment. MW_NOMEM. */
+enum mw_status mw_glibc_pages_begin(struct mw_glibc_pages *pages,
+                                    const struct mw_glibc_scanned *scanned,
+                                    const struct mw_image *image) MW_MUST_CHECK;
 
 /* Resident and swapped bytes of [address, address + size) in the segment. Linear in its pages. */
 struct mw_glibc_resident mw_glibc_pages_sum(struct mw_glibc_pages *pages, mw_addr address,
@@ -41,9 +38,9 @@ static inline struct mw_glibc_resident mw_glibc_pages_of(struct mw_glibc_pages *
     if (page != (at + block->size - 1) >> pages->shift || page >= pages->count)
         return mw_glibc_pages_sum(pages, block->address, block->size);
     struct mw_glibc_resident resident = {0, 0};
-    if (mw_page_is_resident(pages->flags[page]))
+    if (pages->flags[page] == MW_GLIBC_RESIDENT)
         resident.rss = block->size;
-    else if (pages->flags[page] & MW_PAGE_SWAPPED)
+    else if (pages->flags[page] == MW_GLIBC_SWAPPED)
         resident.swap = block->size;
     return resident;
 }
@@ -64,6 +61,17 @@ static inline void mw_glibc_trim_block(struct mw_glibc_trim *trim, const struct 
     if (block->state == MW_BLOCK_IN_USE && trim->run_start == trim->run_end)
         return; /* a live block after a live block */
     mw_glibc_trim_block_slow(trim, block);
+}
+/* The same for a block of less than a page that is in use or free; without a branch where it can be
+ * helped. */
+static inline void mw_glibc_trim_small(struct mw_glibc_trim *trim, const struct mw_block *block,
+                                       bool is_free)
+{
+    if (!is_free && trim->run_end - trim->run_start >= 4096)
+        mw_glibc_trim_block_slow(trim, block);
+    mw_addr start = block->address == trim->run_end ? trim->run_start : block->address;
+    trim->run_start = is_free ? start : 0;
+    trim->run_end = is_free ? block->address + block->size : 0;
 }
 void mw_glibc_trim_end(struct mw_glibc_trim *trim);
 

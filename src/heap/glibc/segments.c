@@ -9,129 +9,28 @@
  *   │ chunk … chunk │0x11│0x11│ somebody else's bytes │ chunk … top │
  *
  * The sum over segments and foreign gaps equals system_mem: that proves them complete. Chains are
- * checked by walking them. The searches for a start try many: a chunk start that one chain went
- * through is not gone through again, and what all chains of a search read is bounded by a few times
- * the memory searched: linear. */
-#include "base/alloc.h"
+ * checked by following them (chains.c). A search that would hold a live target too long goes on
+ * under the next stop, with what was found. */
 #include "base/clock.h"
 #include "base/limits.h"
-#include "heap/glibc/internal.h"
+#include "heap/glibc/chains.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FENCE_SIZE = 16, GAP_SCAN_MAX = 64 << 20, VISITED_PASSES = 8 };
-static const uint64_t VISITED_SPAN_MAX = (uint64_t)64 << 30; /* 512 MiB of bits, used as needed */
-
-struct chain_end {
-    mw_addr end;  /* first byte behind the segment */
-    bool has_top; /* ended in the arena's top */
+enum {
+    GAP_SCAN_MAX = 64 << 20,
+    STEP_BYTES = 4 << 20, /* that each stop searches at least */
 };
-
-static bool chunk_size_read(struct mw_glibc *glibc, mw_addr chunk, uint64_t *size_out)
-{
-    const uint8_t *header = mw_window_at(&glibc->window, chunk, 16);
-    if (!header)
-        return false;
-    memcpy(size_out, header + 8, 8);
-    return true;
-}
-
-mw_addr mw_glibc_fences_end(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit)
-{
-    uint64_t page = glibc->image->page_size;
-    for (int count = 1; count <= 3; count++) {
-        uint64_t size;
-        if (chunk >= limit || !chunk_size_read(glibc, chunk, &size) ||
-            (size & ~(uint64_t)MW_GLIBC_PREV_INUSE) != FENCE_SIZE)
-            return 0;
-        chunk += FENCE_SIZE;
-        if (count >= 2 && chunk % page == 0)
-            return chunk;
-    }
-    return 0;
-}
-
-/* Get ready to follow chains inside [start, limit). What is known for this limit is kept. */
-static enum mw_status visited_begin(struct mw_glibc *glibc, mw_addr start, mw_addr limit)
-{
-    struct mw_glibc_visited *visited = &glibc->visited;
-    assert(start < limit);
-    if (visited->bits && visited->limit == limit && visited->start <= start)
-        return MW_OK;
-    free(visited->bits);
-    mw_addr end = limit - start > VISITED_SPAN_MAX ? start + VISITED_SPAN_MAX : limit;
-    start &= ~(mw_addr)15;
-    *visited = (struct mw_glibc_visited){
-        .start = start,
-        .end = end,
-        .limit = limit,
-        .bytes_left = VISITED_PASSES * (limit - start) + MW_WINDOW_BYTES,
-        .bits = mw_calloc((end - start) / 128 + 1, 1),
-    };
-    return visited->bits ? MW_OK : MW_NOMEM;
-}
-
-/* A chain comes to a chunk of this size. False: it need not go on, one was here before, or all
- * together have cost too much. */
-static bool visited_step(struct mw_glibc *glibc, mw_addr chunk, uint64_t size)
-{
-    struct mw_glibc_visited *visited = &glibc->visited;
-    uint64_t cost = size < glibc->image->page_size ? size : glibc->image->page_size;
-    if (visited->bytes_left < cost) {
-        visited->is_exhausted = true;
-        mw_finding_add(glibc->findings, "scan-cut-short", chunk, visited->limit - chunk,
-                       "the main arena was not searched further: too much looks like its chunks");
-        return false;
-    }
-    visited->bytes_left -= cost;
-    if (chunk < visited->start || chunk >= visited->end)
-        return true;
-    uint64_t slot = (chunk - visited->start) / 16;
-    uint8_t bit = (uint8_t)(1u << slot % 8);
-    bool before = visited->bits[slot / 8] & bit;
-    visited->bits[slot / 8] |= bit;
-    return !before;
-}
 
 static bool head_may_start(uint64_t head)
 {
     return (head & 7) == MW_GLIBC_PREV_INUSE && (head & ~(uint64_t)7) >= MW_GLIBC_MINSIZE;
 }
 
-/* Follow chunks from `chunk` to the arena's top or to fences. False when the chain breaks, would
- * pass limit or, in a search, need not go on. */
-static bool chain_follow(struct mw_glibc *glibc, mw_addr chunk, mw_addr limit, bool is_search,
-                         struct chain_end *end_out)
-{
-    mw_addr top = glibc->arenas.items[0].top;
-    while (chunk < limit) { /* each step is at least MINSIZE */
-        uint64_t head;
-        if (!chunk_size_read(glibc, chunk, &head))
-            return false;
-        uint64_t size = head & ~(uint64_t)7;
-        if (chunk == top) {
-            *end_out = (struct chain_end){chunk + size, true};
-            return size >= FENCE_SIZE && size <= limit - chunk;
-        }
-        if (size == FENCE_SIZE) {
-            mw_addr end = mw_glibc_fences_end(glibc, chunk, limit);
-            *end_out = (struct chain_end){end, false};
-            return end != 0;
-        }
-        if (size < MW_GLIBC_MINSIZE || size % 16 || size > limit - chunk ||
-            (head & (MW_GLIBC_IS_MMAPPED | MW_GLIBC_NON_MAIN)))
-            return false;
-        if (is_search && !visited_step(glibc, chunk, size))
-            return false;
-        chunk += size;
-    }
-    return false;
-}
-
 static enum mw_status segment_add(struct mw_glibc *glibc, mw_addr start, mw_addr first_chunk,
-                                  const struct chain_end *end, enum mw_segment_kind kind,
+                                  const struct mw_glibc_chain_end *end, enum mw_segment_kind kind,
                                   bool locked)
 {
     const struct mw_glibc_segment segment = {
@@ -164,20 +63,20 @@ enum mw_status mw_glibc_segment_push(struct mw_glibc *glibc, const struct mw_gli
 /* Behind the fences at gap somebody else used sbrk: find where the heap goes on, *start_out; 0 when
  * it does not. */
 static enum mw_status gap_scan(struct mw_glibc *glibc, mw_addr gap, mw_addr limit,
-                               struct chain_end *end_out, mw_addr *start_out)
+                               struct mw_glibc_chain_end *end_out, mw_addr *start_out)
 {
     *start_out = 0;
-    enum mw_status status = visited_begin(glibc, gap, limit);
+    enum mw_status status = mw_glibc_chains_begin(glibc, gap, limit);
     mw_addr last = limit - gap > GAP_SCAN_MAX ? gap + GAP_SCAN_MAX : limit;
     for (mw_addr at = gap; at < last && status == MW_OK; at += 16) {
         uint64_t head;
-        if (!chunk_size_read(glibc, at, &head))
+        if (!mw_glibc_chunk_head(glibc, at, &head))
             return MW_OK;
-        if (head_may_start(head) && chain_follow(glibc, at, limit, true, end_out)) {
+        if (head_may_start(head) && mw_glibc_chain_follow(glibc, at, limit, true, end_out)) {
             *start_out = at;
             return MW_OK;
         }
-        if (glibc->visited.is_exhausted)
+        if (glibc->visited.is_exhausted || glibc->is_cut_short)
             return MW_OK;
         if (at % MW_WINDOW_BYTES == 0 && mw_context_canceled(glibc->context))
             return MW_CANCELED;
@@ -225,24 +124,27 @@ static bool region_is_brk(const struct mw_glibc *glibc, const struct mw_mapping 
 static enum mw_status brk_segments_find(struct mw_glibc *glibc, const struct mw_glibc_run *run)
 {
     mw_addr start = glibc->sbrk_base, at = (start + 15) & ~(mw_addr)15;
+    mw_addr limit = mw_glibc_brk_limit(glibc, run);
     enum mw_segment_kind kind = MW_SEGMENT_BRK;
     const struct mw_mapping *map = mw_image_region(glibc->image, start);
     if (map && !region_is_brk(glibc, map))
         kind = MW_SEGMENT_MORECORE;
-    mw_window_reset(&glibc->window, run->end);
-    struct chain_end end;
-    bool is_whole = chain_follow(glibc, at, run->end, false, &end);
+    mw_window_reset(&glibc->window, limit);
+    struct mw_glibc_chain_end end;
+    bool is_whole = mw_glibc_chain_follow(glibc, at, limit, false, &end);
     for (;;) {
+        if (!is_whole && glibc->is_cut_short)
+            return MW_OK; /* under the next stop */
         if (!is_whole) {
-            mw_finding_add(glibc->findings, "main-heap-broken", at, run->end - at,
+            mw_finding_add(glibc->findings, "main-heap-broken", at, limit - at,
                            "the chunks of the main arena break off");
-            end = (struct chain_end){run->end, false};
+            end = (struct mw_glibc_chain_end){limit, false};
         }
         enum mw_status status = segment_add(glibc, start, at, &end, kind, run->locked);
-        if (status != MW_OK || end.has_top || end.end >= run->end)
+        if (status != MW_OK || end.has_top || end.end >= limit)
             return status;
         mw_addr gap = end.end;
-        status = gap_scan(glibc, gap, run->end, &end, &start);
+        status = gap_scan(glibc, gap, limit, &end, &start);
         if (status != MW_OK || start == 0)
             return status; /* the arena went on elsewhere */
         gap_add(glibc, gap, start);
@@ -261,9 +163,12 @@ enum mw_status mw_glibc_segment_cut(struct mw_glibc *glibc, size_t index, mw_add
     segment->top = 0;
     segment->at_brk = false;
     arena->segment_bytes -= limit - end;
-    struct chain_end chain;
+    struct mw_glibc_chain_end chain;
     mw_window_reset(&glibc->window, limit);
+    uint64_t until_ns = glibc->scan_until_ns;
+    glibc->scan_until_ns = 0; /* a chain that leads to top need not be followed there */
     enum mw_status status = gap_scan(glibc, end, limit, &chain, &start);
+    glibc->scan_until_ns = until_ns;
     if (status == MW_OK && start == 0)
         mw_finding_add(glibc->findings, "main-heap-lost", end, limit - end,
                        "the main arena could not be followed behind a foreign sbrk");
@@ -283,11 +188,11 @@ static bool single_segment_fits(struct mw_glibc *glibc, const struct mw_glibc_ru
     const struct mw_glibc_arena *arena = &glibc->arenas.items[0];
     uint64_t head;
     if ((arena->flags & MW_GLIBC_NONCONTIGUOUS) || arena->top < glibc->sbrk_base ||
-        arena->top >= run->end || mw_image_read_u64(glibc->image, arena->top + 8, &head) != MW_OK)
+        mw_image_read_u64(glibc->image, arena->top + 8, &head) != MW_OK)
         return false;
     mw_addr end = arena->top + (head & ~(uint64_t)7);
-    return end > arena->top && end <= run->end &&
-           end - glibc->sbrk_base == arena->public.system_bytes;
+    return end > arena->top && end - glibc->sbrk_base == arena->public.system_bytes &&
+           (end <= run->end || mw_glibc_is_span(glibc, glibc->sbrk_base, end));
 }
 
 /* Does a page of an anonymous run begin a segment that malloc mapped instead of brk? */
@@ -296,28 +201,58 @@ static enum mw_status morecore_page_test(struct mw_glibc *glibc, mw_addr page,
 {
     const struct mw_glibc_arena *arena = &glibc->arenas.items[0];
     uint64_t head, missing = arena->public.system_bytes - arena->segment_bytes;
-    struct chain_end end;
+    struct mw_glibc_chain_end end;
     *next_out = page + glibc->image->page_size;
-    if (!chunk_size_read(glibc, page, &head) || !head_may_start(head))
+    if (!mw_glibc_chunk_head(glibc, page, &head) || !head_may_start(head))
         return MW_OK;
     mw_addr limit = mw_glibc_next_segment(glibc, page, run->end);
-    enum mw_status status = visited_begin(glibc, page, limit);
+    enum mw_status status = mw_glibc_chains_begin(glibc, page, limit);
     if (status != MW_OK || glibc->visited.is_exhausted ||
-        !chain_follow(glibc, page, limit, true, &end) || end.end % glibc->image->page_size != 0 ||
-        end.end - page > missing)
+        !mw_glibc_chain_follow(glibc, page, limit, true, &end) ||
+        end.end % glibc->image->page_size != 0 || end.end - page > missing)
         return status;
     *next_out = end.end;
     return segment_add(glibc, page, page, &end, MW_SEGMENT_MORECORE, run->locked);
 }
 
 /* A core has a mapping from its start on, or not at all, and may call it larger than any memory.
- * Is page in what is missing? *end_out is where that ends. */
+ * Is page in what is missing? *end_out is where that ends. A window gives zeros for pages that are
+ * known not to be there, so a page is read itself now and then. */
 static bool is_missing(struct mw_glibc *glibc, mw_addr page, mw_addr *end_out)
 {
-    if (glibc->image->kind == MW_IMAGE_LIVE || mw_window_at(&glibc->window, page, 16))
+    uint8_t byte;
+    if (glibc->image->kind == MW_IMAGE_LIVE ||
+        (mw_window_at(&glibc->window, page, 16) &&
+         (page % MW_WINDOW_BYTES != 0 || mw_image_read_some(glibc->image, page, &byte, 1) == 1)))
         return false;
     *end_out = mw_image_region(glibc->image, page)->end;
     return true;
+}
+
+/* Do the pages from a window's start on have no content? *end_out is the next that has some, or
+ * run's end. Asked for in growing batches: an empty reserve may be as large as the address space.
+ */
+static bool is_empty(struct mw_glibc *glibc, const struct mw_glibc_run *run, mw_addr page,
+                     mw_addr *end_out)
+{
+    enum { BATCH_MAX = 16 << 10 };
+    uint8_t flags[BATCH_MAX];
+    size_t page_size = glibc->image->page_size, batch = MW_WINDOW_BYTES / page_size;
+    if (page % MW_WINDOW_BYTES != 0 || !(glibc->image->can & MW_CAN_PAGES))
+        return false;
+    for (*end_out = page; *end_out < run->end; batch = batch < BATCH_MAX ? 2 * batch : batch) {
+        uint64_t left = (run->end - *end_out + page_size - 1) / page_size;
+        size_t count = left < batch ? (size_t)left : batch, i = 0;
+        if (mw_image_pages(glibc->image, *end_out, count, flags, NULL) != MW_OK)
+            break;
+        while (i < count && !(flags[i] & (MW_PAGE_PRESENT | MW_PAGE_SWAPPED)))
+            i++;
+        *end_out += i * page_size;
+        if (i < count || mw_context_canceled(glibc->context) ||
+            (glibc->scan_until_ns && mw_clock_monotonic_ns() > glibc->scan_until_ns))
+            break;
+    }
+    return *end_out > page;
 }
 
 mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *run, mw_addr page,
@@ -329,35 +264,81 @@ mw_addr mw_glibc_scan_step(struct mw_glibc *glibc, const struct mw_glibc_run *ru
         *status = MW_CANCELED;
         return run->end;
     }
-    while (page < run->end &&
-           (mw_glibc_in_segment(glibc, page, &end) || is_missing(glibc, page, &end)))
+    while (page < run->end && (mw_glibc_in_segment(glibc, page, &end) ||
+                               is_missing(glibc, page, &end) || is_empty(glibc, run, page, &end)))
         page = (end + page_size - 1) & ~(page_size - 1);
-    if (glibc->scan_until_ns && page % MW_WINDOW_BYTES == 0 &&
+    if (glibc->scan_until_ns && page % MW_WINDOW_BYTES == 0 && page >= glibc->cut_from &&
         mw_clock_monotonic_ns() > glibc->scan_until_ns) {
-        mw_finding_add(glibc->findings, "scan-cut-short", page, run->end - page,
-                       "the search for malloc's mappings would have held the target too long");
+        glibc->cut_at = page;
         return run->end;
     }
     return page < run->end ? page : run->end;
+}
+
+void mw_glibc_scan_cut_tell(struct mw_glibc *glibc, const struct mw_glibc_run *run)
+{
+    if (glibc->cut_at != 0)
+        mw_finding_add(glibc->findings, "scan-cut-short", glibc->cut_at, run->end - glibc->cut_at,
+                       "the search for malloc's mappings would have held the target too long");
+    glibc->cut_at = 0;
+}
+
+/* Segments that earlier stops have found: malloc never gives one back. */
+static enum mw_status morecore_segments_recall(struct mw_glibc *glibc)
+{
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; glibc->chains && i < glibc->chains->count && status == MW_OK; i++) {
+        mw_addr start = glibc->chains->items[i].start, end;
+        const struct mw_glibc_run *run = mw_glibc_run_of(glibc, start);
+        struct mw_glibc_chain_end found;
+        if (!run || mw_glibc_in_segment(glibc, start, &end) || start % glibc->image->page_size != 0)
+            continue;
+        mw_window_reset(&glibc->window, run->end);
+        if (mw_glibc_chain_follow(glibc, start, run->end, false, &found))
+            status = segment_add(glibc, start, start, &found, MW_SEGMENT_MORECORE, run->locked);
+    }
+    return status;
+}
+
+/* The time of this stop is over: the search goes on from there under the next one, if there is one.
+ */
+static void morecore_search_end(struct mw_glibc *glibc, const struct mw_glibc_run *run)
+{
+    if (glibc->chains && (glibc->cut_at != 0 || glibc->is_cut_short)) {
+        glibc->is_cut_short = true;
+        glibc->chains->resume = glibc->cut_at != 0 ? glibc->cut_at : glibc->chains->resume;
+        glibc->cut_at = 0;
+    }
+    mw_glibc_scan_cut_tell(glibc, run);
 }
 
 /* Until the sum equals system_mem, look at each page of the runs that are not claimed yet. */
 static enum mw_status morecore_segments_find(struct mw_glibc *glibc)
 {
     struct mw_glibc_arena *arena = &glibc->arenas.items[0];
-    enum mw_status status = MW_OK;
+    mw_addr from = glibc->chains ? glibc->chains->resume : 0;
     mw_glibc_sort_segments(glibc);
-    for (size_t i = 0; i < glibc->runs.count && status == MW_OK; i++) {
+    enum mw_status status = morecore_segments_recall(glibc);
+    mw_glibc_sort_segments(glibc);
+    for (size_t i = 0; i < glibc->runs.count && status == MW_OK && !glibc->is_cut_short; i++) {
         const struct mw_glibc_run *run = &glibc->runs.items[i];
+        if (run->end <= from)
+            continue;
         mw_window_reset(&glibc->window, run->end);
-        mw_addr page = mw_glibc_scan_step(glibc, run, run->start, &status);
-        while (page < run->end && status == MW_OK &&
+        mw_addr page = run->start > from ? run->start : from;
+        if (glibc->chains && glibc->cut_from == 0)
+            glibc->cut_from = page + STEP_BYTES;
+        page = mw_glibc_scan_step(glibc, run, page, &status);
+        while (page < run->end && status == MW_OK && !glibc->is_cut_short &&
                arena->segment_bytes < arena->public.system_bytes) {
             mw_addr next;
+            if (glibc->chains)
+                glibc->chains->resume = page;
             status = morecore_page_test(glibc, page, run, &next);
-            if (status == MW_OK)
+            if (status == MW_OK && !glibc->is_cut_short)
                 page = mw_glibc_scan_step(glibc, run, next, &status);
         }
+        morecore_search_end(glibc, run);
     }
     return status;
 }
@@ -416,13 +397,14 @@ enum mw_status mw_glibc_find_main_segments(struct mw_glibc *glibc)
     const struct mw_glibc_run *run = mw_glibc_run_of(glibc, glibc->sbrk_base);
     enum mw_status status = MW_OK;
     if (run && single_segment_fits(glibc, run)) {
-        struct chain_end end = {glibc->sbrk_base + arena->public.system_bytes, true};
+        struct mw_glibc_chain_end end = {glibc->sbrk_base + arena->public.system_bytes, true};
         status = segment_add(glibc, glibc->sbrk_base, (glibc->sbrk_base + 15) & ~(mw_addr)15, &end,
                              MW_SEGMENT_BRK, run->locked);
     } else if (run) {
         status = brk_segments_find(glibc, run);
     }
-    if (status == MW_OK && arena->segment_bytes != arena->public.system_bytes)
+    if (status == MW_OK && !glibc->is_cut_short &&
+        arena->segment_bytes != arena->public.system_bytes)
         status = morecore_segments_find(glibc);
     brk_end_mark(glibc);
     return status;

@@ -26,6 +26,7 @@ enum {
     ENTRY_BATCH = 256,
     POOLS = 64,
     DATA_STEP = 64 << 10,
+    DATA_BYTES_MAX = 64 << 20,
 };
 #define ARENAS_MAX ((size_t)1 << 20)
 #define ARENA_SMALL ((uint64_t)256 << 10)
@@ -126,6 +127,8 @@ static enum mw_status table_read(struct mw_image *image, mw_addr table,
                 enum mw_status status = mw_vec_push(obmalloc, ARENAS_MAX, entries[i].address);
                 if (status != MW_OK)
                     return status;
+                obmalloc->used_bytes += (entries[i].total_pools - entries[i].free_pools) *
+                                        (obmalloc->arena_bytes / POOLS);
             } else if (!is_unused(&entries[i], table)) {
                 return MW_OK; /* the table has ended */
             }
@@ -142,7 +145,7 @@ static int compare_addr(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Sort, and drop what overlaps: a table that says otherwise lies. */
+/* Sort, and drop what overlaps: a table that says otherwise lies, and its counts with it. */
 static void arenas_sort(struct mw_obmalloc *obmalloc)
 {
     size_t kept = 0;
@@ -150,6 +153,8 @@ static void arenas_sort(struct mw_obmalloc *obmalloc)
     for (size_t i = 0; i < obmalloc->count; i++)
         if (kept == 0 || obmalloc->items[i] - obmalloc->items[kept - 1] >= obmalloc->arena_bytes)
             obmalloc->items[kept++] = obmalloc->items[i];
+    if (kept < obmalloc->count)
+        obmalloc->used_bytes = MW_UNKNOWN;
     obmalloc->count = kept;
 }
 
@@ -223,6 +228,8 @@ enum mw_status mw_obmalloc_find(struct mw_image *image, mw_addr start, mw_addr e
     MW_FREE uint8_t *bytes = mw_calloc(DATA_STEP, 1);
     if (!bytes)
         return MW_NOMEM;
+    if (end > start && end - start > DATA_BYTES_MAX) /* no library has so much: damage */
+        end = start + DATA_BYTES_MAX;
     for (mw_addr at = start & ~(mw_addr)7; at < end && status == MW_OK;) {
         size_t size = end - at < DATA_STEP ? (size_t)(end - at) : DATA_STEP;
         if (is_touched(image, at, size)) {

@@ -8,6 +8,7 @@ struct mw_obmalloc {
     mw_addr *items; /* addresses of arenas, ascending */
     size_t count, room;
     uint64_t arena_bytes; /* 256 KiB up to 3.9, 1 MiB since 3.10 */
+    uint64_t used_bytes;  /* in pools that hold objects, by the table's own counts */
 };
 
 /* Find the table by a pointer to it among the words of [start, end), which is CPython's data or

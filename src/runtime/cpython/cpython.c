@@ -164,6 +164,8 @@ static enum mw_status table_claim(struct python *python, const struct mw_obmallo
             end += obmalloc->arena_bytes;
         status = arena_claim(python, start, end, MW_CLAIM_RUNTIME);
     }
+    python->runtime->heap_used = obmalloc->used_bytes;
+    python->runtime->heap_nursery = 0; /* counted as it is, not as of a collection */
     return status;
 }
 

@@ -293,6 +293,7 @@ static void perfdata_apply(struct jvm *jvm, mw_addr address)
     if (mw_perfdata_read(jvm->image, address, &perf) != MW_OK)
         return;
     jvm->runtime->heap_used = perf.heap_used != 0 ? perf.heap_used : MW_UNKNOWN; /* no GC yet */
+    jvm->runtime->heap_nursery = perf.eden_size;
     if (perf.version[0] != '\0')
         memcpy(jvm->runtime->version, perf.version, sizeof perf.version);
 }

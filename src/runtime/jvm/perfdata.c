@@ -38,6 +38,12 @@ static void counter_apply(struct mw_perfdata *data, const char *name, char type,
             return;
         data->heap_used = data->heap_used == MW_UNKNOWN ? used : data->heap_used + used;
     }
+    if (type == 'J' && size >= 8 && strcmp(name, "sun.gc.generation.0.space.0.capacity") == 0) {
+        uint64_t capacity;
+        memcpy(&capacity, value, sizeof capacity);
+        if (capacity <= (uint64_t)1 << 48)
+            data->eden_size = capacity;
+    }
     if (type == 'B' && strcmp(name, "java.property.java.vm.version") == 0) {
         size_t length = strnlen((const char *)value, size);
         if (length >= sizeof data->version)
@@ -86,7 +92,7 @@ enum mw_status mw_perfdata_parse(const uint8_t *bytes, size_t size, struct mw_pe
         return MW_CORRUPT;
     if (used < size)
         size = used;
-    struct mw_perfdata data = {.heap_used = MW_UNKNOWN};
+    struct mw_perfdata data = {.heap_used = MW_UNKNOWN, .eden_size = MW_UNKNOWN};
     for (uint32_t i = 0; i < entries && at + (size_t)ENTRY_SIZE <= size; i++) {
         uint32_t entry_size;
         memcpy(&entry_size, bytes + at, sizeof entry_size);

@@ -7,6 +7,7 @@
 struct mw_perfdata {
     char version[64];   /* java.property.java.vm.version, "" when absent */
     uint64_t heap_used; /* sum over spaces, as of the last collection; MW_UNKNOWN */
+    uint64_t eden_size; /* where objects are made until the next one; MW_UNKNOWN: no such space */
 };
 
 /* Parse size bytes of a perf memory. MW_CORRUPT when it is none, or not accessible yet. Pure. */

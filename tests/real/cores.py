@@ -1,0 +1,86 @@
+"""Two cores of one process at one moment: by gdb's gcore, then by the kernel.
+
+The process is stopped by SIGSTOP, so gcore sees what the kernel sees afterwards. The kernel dumps
+it for a signal that it does not catch, which is sent to each of its threads before it goes on: none
+of them runs again, unless it blocks the signal.
+"""
+
+import ctypes
+import glob
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+
+import process
+import procfs
+from process import Unavailable
+
+_libc = ctypes.CDLL(None, use_errno=True)
+CORE_FILTER = "0x7f"   # all kinds of mappings
+FATAL = (signal.SIGSYS, signal.SIGTRAP, signal.SIGXCPU, signal.SIGABRT, signal.SIGILL,
+         signal.SIGSEGV)
+
+
+def allow():
+    """Programs started from now on may dump core, as far as our own limit goes."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+
+
+def stop(pid):
+    """Stop PID and wait until it is."""
+    os.kill(pid, signal.SIGSTOP)
+    process.wait_until(lambda: set(procfs.thread_states(pid)) <= {"T"}, "a stop", 10)
+
+
+def gcore(pid, directory):
+    """Path of the core that gdb writes; the process goes on as it was."""
+    if not shutil.which("gcore"):
+        raise Unavailable("gcore is not installed (package gdb)")
+    with open(f"/proc/{pid}/coredump_filter", "w", encoding="ascii") as file:
+        file.write(CORE_FILTER)
+    prefix = os.path.join(directory, "gcore")
+    done = subprocess.run(["gcore", "-o", prefix, str(pid)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=180, check=False)
+    path = f"{prefix}.{pid}"
+    if not os.path.exists(path):
+        raise Unavailable(f"gdb may not trace here: {done.stderr[-200:]}")
+    return path
+
+
+def _fatal_signal(pid):
+    """A signal that dumps core, and that the process neither catches nor ignores, and no thread of it
+    blocks: one that does would run on until the others are dumped."""
+    taken = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        status = procfs.status(f"{pid}/task/{thread}")
+        for name in ("SigCgt", "SigIgn", "SigBlk"):
+            taken |= int(status[name], 16)
+    for number in FATAL:
+        if not taken >> (number - 1) & 1:
+            return number
+    raise Unavailable("the process catches or blocks all signals that dump core")
+
+
+def kernel_core(pid, directory):
+    """Path of the core that the kernel writes of the stopped process; ends the process."""
+    with open("/proc/sys/kernel/core_pattern", encoding="utf-8") as file:
+        pattern = file.read().strip()
+    if pattern.startswith("|") or "/" in pattern:
+        raise Unavailable(f"kernel.core_pattern is {pattern!r}, not a name in the own directory")
+    where = os.path.join(os.readlink(f"/proc/{pid}/cwd"), re.sub(r"%.", "*", pattern) + "*")
+    before = set(glob.glob(where))
+    number = _fatal_signal(pid)
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        _libc.tgkill(pid, int(thread), number)
+    os.kill(pid, signal.SIGCONT)
+    process.wait_until(lambda: not procfs.is_running(pid), "the kernel's core", 120)
+    new = sorted(set(glob.glob(where)) - before)
+    if len(new) != 1:
+        raise Unavailable(f"the kernel wrote no core: {new}")
+    path = os.path.join(directory, f"kernel.{pid}")
+    shutil.move(new[0], path)
+    return path
