@@ -219,7 +219,11 @@ static void all_count(struct mw_reach *reach)
         if (mw_reach_is_reachable(reach, rank)) {
             reach->reachable_count++;
             reach->reachable_bytes += size;
-        } else if (mw_bit_get(reach->is_direct, rank)) {
+            continue;
+        }
+        if (reach->unreachable_size_min == 0 || size < reach->unreachable_size_min)
+            reach->unreachable_size_min = size;
+        if (mw_bit_get(reach->is_direct, rank)) {
             reach->direct_count++;
             reach->direct_bytes += size;
         } else {

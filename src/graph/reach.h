@@ -26,6 +26,7 @@ struct mw_reach {
     uint64_t *is_direct;                       /* by rank, of unreachable blocks */
     uint64_t reachable_count, reachable_bytes; /* whole blocks */
     uint64_t unreachable_count, unreachable_bytes;
+    uint64_t unreachable_size_min; /* of the smallest such block */
     uint64_t direct_count, direct_bytes, indirect_count, indirect_bytes;
     bool is_done;     /* false: all of this is empty */
     bool is_of_once;  /* all memory was read at one moment; else what is unreachable is uncertain */

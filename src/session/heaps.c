@@ -26,6 +26,9 @@ enum { FORK_TRIES = 6, FORK_UNRECONCILED_TRIES = 1 };
  * read is taken, with that said. */
 enum { LOCKED_AFTER = 12, FORK_LOCKED_AFTER = 3 };
 
+/* The largest chunk that a fast bin can hold, with M_MXFAST: docs/formats/glibc.md. */
+enum { FAST_CHUNK_MAX = 176 };
+
 /* One size of block that holds this share of what is in use is asked about: leak or cache? */
 enum { SUSPECT_PERCENT = 30 };
 _Static_assert((int)MW_SAMPLE_WALKS >= (int)MW_ALLOCATORS_MAX, "a sample for each allocator");
@@ -361,6 +364,9 @@ static enum mw_status reach_read(struct mw_analysis *analysis, struct mw_index *
     if (mw_image_moves(image))
         reach->is_of_once = was_held && expired_count(image) == began->expired;
     status = mw_reach_judge(reach, context, err);
+    if (status == MW_OK && mw_finding_find(&analysis->findings, "arena-locked") &&
+        reach->unreachable_count > 0 && reach->unreachable_size_min <= FAST_CHUNK_MAX)
+        reach->is_complete = false; /* it may be on its way out of a fast bin */
     return status == MW_OK
                ? mw_lost_describe(reach, image, analysis->allocators, analysis->allocator_count,
                                   size_bytes, context, &analysis->lost, err)

@@ -141,6 +141,30 @@ static void test_decoys_told_by_size(void **state)
         }
 }
 
+/* A page that looks like a block, met before the last one when every page is looked at: that one is
+ * in the middle of a mapping, as when the kernel joined two. */
+static void test_decoy_before_a_hidden_block(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < heap_family_count; i++)
+        for (int count = 1; count <= 2; count++) {
+            struct fixture *fixture = fixture_new(&heap_families[i]);
+            for (int hidden = 0; hidden < count; hidden++) {
+                mw_addr start = MMAPPED + ((mw_addr)(8 + 4 * hidden) << 20);
+                uint64_t total = (uint64_t)(100 + 40 * hidden) * KIB;
+                heap_map(fixture->heap, start, 64 * KIB + total, "");
+                heap_mmapped(fixture->heap, start + 64 * KIB, total, 0, MW_BLOCK_IN_USE);
+            }
+            mw_addr start = MMAPPED - (8 << 20);
+            heap_map(fixture->heap, start, 1 << 20, "");
+            heap_put(fixture->heap, start + 64 * KIB + 8,
+                     (12 * KIB - fixture->heap->family->mmap_tail) | 2);
+            walk_exact(fixture_open(fixture), fixture->heap->family->mmap_tail || count == 2
+                                                  ? "mmapped-lookalikes"
+                                                  : NULL);
+        }
+}
+
 /* Behind the last block nothing is looked at once count and sum agree. */
 static void test_decoy_behind_is_not_met(void **state)
 {
@@ -532,6 +556,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decoys_beyond_the_totals),
         cmocka_unit_test(test_decoys_told_by_size),
+        cmocka_unit_test(test_decoy_before_a_hidden_block),
         cmocka_unit_test(test_decoy_behind_is_not_met),
         cmocka_unit_test(test_moved_block_resized),
         cmocka_unit_test(test_lock_held),

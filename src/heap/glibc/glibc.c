@@ -99,7 +99,8 @@ static enum mw_status locks_check(const struct mw_glibc *glibc, struct mw_error 
             return mw_fail_at(err, MW_LIMIT, address, "busy: a thread holds the lock of an arena");
         mw_finding_add(glibc->findings, "arena-locked", address,
                        glibc->arenas.items[i].public.system_bytes,
-                       "a thread was inside malloc: a block of this arena may be miscounted");
+                       "a thread was inside malloc: a block of this arena may be miscounted, and "
+                       "those that it was merging out of a fast bin count as in use");
     }
     return MW_OK;
 }

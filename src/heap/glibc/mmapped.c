@@ -8,8 +8,9 @@
  * Up to 2.42 size + offset is the mapping's length; from 2.43 it is 16 less and bit 0 of the first
  * word marks a huge page. First the starts of regions are tried and followed from block to block,
  * which finds nearly all, until count and sum agree with mp_; the rest by looking at every page
- * that is there. When more is found than n_mmaps, mmapped_mem tells which one or two are none.
- * Linear, but for sorting. */
+ * that is there, where much may look like a block by chance: JVM 17 has constants in its metaspace
+ * that begin a page with 0 and 0x30002. When more is found than n_mmaps, mmapped_mem tells which
+ * one or two are blocks, or are none. Linear, but for sorting. */
 #include "base/alloc.h"
 #include "heap/glibc/internal.h"
 
@@ -120,22 +121,26 @@ static bool block_parse(struct mw_glibc *glibc, mw_addr page, mw_addr run_end,
 }
 
 struct mmapped_search {
-    size_t first;          /* index of the first segment found */
+    size_t first;          /* the segments of this stage begin here: region starts, then any page */
     uint64_t count, bytes; /* found so far */
-    uint64_t bytes_max;    /* more cannot be */
+    uint64_t block_max;    /* a block larger than this is none */
+    bool is_last;          /* one block is missing, and its size is block_max */
 };
 
-static bool search_is_done(const struct mw_glibc *glibc, const struct mmapped_search *search)
-{
-    return search->count >= glibc->n_mmaps;
-}
-
-/* Count and sum are malloc's own. 2.43 and 2.44 count 16 bytes too much for each mremap. */
-static bool sums_agree(const struct mw_glibc *glibc, const struct mmapped_search *search)
+/* Count and sum are malloc's own. 2.43 and 2.44 count 16 bytes too much for each mremap; drift_max
+ * says how much of that is taken for it. */
+static bool sums_agree(const struct mw_glibc *glibc, const struct mmapped_search *search,
+                       uint64_t drift_max)
 {
     return search->count == glibc->n_mmaps && search->bytes <= glibc->mmapped_mem &&
-           (search->bytes == glibc->mmapped_mem ||
-            (tail_bytes(glibc) && glibc->mmapped_mem - search->bytes < glibc->image->page_size));
+           glibc->mmapped_mem - search->bytes <= (tail_bytes(glibc) ? drift_max : 0);
+}
+
+/* What of mmapped_mem is not found yet, without the drift of 2.43; 0: nothing. */
+static uint64_t missing_bytes(const struct mw_glibc *glibc, const struct mmapped_search *search)
+{
+    uint64_t sum = glibc->mmapped_mem & ~(glibc->image->page_size - 1);
+    return sum > search->bytes ? sum - search->bytes : 0;
 }
 
 /* Test the page; when a block begins here, add it and step over it. */
@@ -150,7 +155,7 @@ static enum mw_status page_test(struct mw_glibc *glibc, const struct mw_glibc_ru
     end = page + block.total;
     if (end > limit && mw_glibc_next_segment(glibc, page, end) != end)
         return MW_OK;
-    if (block.total > search->bytes_max - search->bytes)
+    if (block.total > search->block_max || (search->is_last && block.total != search->block_max))
         return MW_OK;
     struct mw_glibc_segment segment = {
         .public = {.start = page,
@@ -184,8 +189,9 @@ static enum mw_status blocks_follow(struct mw_glibc *glibc, const struct mw_glib
 static enum mw_status region_starts_try(struct mw_glibc *glibc, struct mmapped_search *search)
 {
     const struct mw_mapping_list *regions = &glibc->image->regions;
+    const uint64_t drift = glibc->image->page_size - 1;
     mw_addr covered = 0;
-    for (size_t i = 0; i < regions->count && !sums_agree(glibc, search); i++) {
+    for (size_t i = 0; i < regions->count && !sums_agree(glibc, search, drift); i++) {
         mw_addr start = regions->items[i].start, inside;
         if (i % 1024 == 0 && mw_context_canceled(glibc->context))
             return MW_CANCELED;
@@ -206,12 +212,20 @@ static enum mw_status region_starts_try(struct mw_glibc *glibc, struct mmapped_s
 static enum mw_status every_page_try(struct mw_glibc *glibc, struct mmapped_search *search)
 {
     enum mw_status status = MW_OK;
+    const uint64_t drift = glibc->image->page_size - 1;
     mw_glibc_sort_segments(glibc);
+    search->first = glibc->segments.count;
+    search->block_max = missing_bytes(glibc, search);
+    search->is_last = search->count + 1 == glibc->n_mmaps && tail_bytes(glibc) == 0;
+    if (search->count >= glibc->n_mmaps || search->block_max == 0) {
+        search->block_max = glibc->mmapped_mem; /* one of those found so far is none */
+        search->is_last = false;
+    }
     for (size_t i = 0; i < glibc->runs.count && status == MW_OK; i++) {
         const struct mw_glibc_run *run = &glibc->runs.items[i];
         mw_window_reset(&glibc->window, run->end);
         mw_addr page = mw_glibc_scan_step(glibc, run, run->start, &status);
-        while (page < run->end && status == MW_OK && !search_is_done(glibc, search)) {
+        while (page < run->end && status == MW_OK && !sums_agree(glibc, search, drift)) {
             mw_addr next;
             status = page_test(glibc, run, page, search, &next);
             if (next == page)
@@ -230,22 +244,22 @@ static int size_compare(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* One or two of the ascending sizes whose sum is excess: the pair that is furthest apart. */
-static bool decoys_pick(const uint64_t *sizes, size_t size_count, uint64_t decoy_count,
-                        uint64_t excess, uint64_t picked[2])
+/* One or two of the ascending sizes that add up to sum: the pair that is furthest apart. */
+static bool sizes_pick(const uint64_t *sizes, size_t size_count, uint64_t pick_count, uint64_t sum,
+                       uint64_t picked[2])
 {
     size_t low = 0, high = size_count;
-    if (decoy_count == 1) {
-        picked[0] = excess;
-        return size_count && bsearch(&excess, sizes, size_count, sizeof *sizes, size_compare);
+    if (pick_count == 1) {
+        picked[0] = sum;
+        return size_count && bsearch(&sum, sizes, size_count, sizeof *sizes, size_compare);
     }
-    while (decoy_count == 2 && low + 1 < high) {
-        uint64_t sum = sizes[low] + sizes[high - 1];
+    while (pick_count == 2 && low + 1 < high) {
+        uint64_t both = sizes[low] + sizes[high - 1];
         picked[0] = sizes[low];
         picked[1] = sizes[high - 1];
-        if (sum == excess)
+        if (both == sum)
             return true;
-        if (sum < excess)
+        if (both < sum)
             low++;
         else
             high--;
@@ -253,42 +267,103 @@ static bool decoys_pick(const uint64_t *sizes, size_t size_count, uint64_t decoy
     return false;
 }
 
-/* More mappings look like blocks than there are: leave out one or two whose sizes are what is too
- * much, else those that come last. */
-static enum mw_status decoys_drop(struct mw_glibc *glibc, struct mmapped_search *search)
+/* The largest of the ascending sizes that is at most limit; 0: none. */
+static uint64_t largest_within(const uint64_t *sizes, size_t count, uint64_t limit)
 {
-    struct mw_glibc_segment *found = glibc->segments.items + search->first;
-    size_t count = glibc->segments.count - search->first, kept = 0;
-    uint64_t decoys = search->count - glibc->n_mmaps, page = glibc->image->page_size;
-    uint64_t excess = search->bytes > glibc->mmapped_mem ? search->bytes - glibc->mmapped_mem : 0;
-    if (count == 0)
-        return MW_OK; /* all were over the limit of segments */
-    uint64_t picked[2] = {0}, *sizes = mw_calloc(count, sizeof *sizes);
+    while (count > 0 && sizes[count - 1] > limit)
+        count--;
+    return count ? sizes[count - 1] : 0;
+}
+
+/* How to tell the blocks among the segments from `first` on. */
+struct selection {
+    size_t first;
+    uint64_t count;     /* so many there are blocks */
+    uint64_t picked[2]; /* sizes of one or two that are, or are not */
+    bool keeps_picked;
+};
+
+/* The sizes tell: one or two of them are what is too much, or what is missing. */
+static enum mw_status selection_make(const struct mw_glibc *glibc,
+                                     const struct mmapped_search *search, size_t first,
+                                     struct selection *selection, bool *is_told)
+{
+    const struct mw_glibc_segment *segments = glibc->segments.items;
+    uint64_t bytes = 0, count = 0;
+    uint64_t *sizes = mw_calloc(glibc->segments.count - first + 1, sizeof *sizes);
     if (!sizes)
         return MW_NOMEM;
-    for (size_t i = 0; i < count; i++)
-        sizes[i] = found[i].public.end - found[i].public.start;
+    for (size_t i = first; i < glibc->segments.count; i++)
+        if (segments[i].public.kind == MW_SEGMENT_MMAPPED) {
+            sizes[count] = segments[i].public.end - segments[i].public.start;
+            bytes += sizes[count++];
+        }
     qsort(sizes, count, sizeof *sizes, size_compare);
-    excess = (excess + page - 1) & ~(page - 1); /* mmapped_mem of 2.43 is some 16s too high */
-    bool is_picked = decoys_pick(sizes, count, decoys, excess, picked);
+    struct mmapped_search before = {.count = search->count - count, .bytes = search->bytes - bytes};
+    uint64_t missing = missing_bytes(glibc, &before);
+    *is_told = false;
+    *selection = (struct selection){.first = first, .count = glibc->n_mmaps};
+    if (before.count <= glibc->n_mmaps && before.count + count > glibc->n_mmaps) {
+        selection->count = glibc->n_mmaps - before.count;
+        *is_told = bytes > missing && sizes_pick(sizes, count, count - selection->count,
+                                                 bytes - missing, selection->picked);
+        if (!*is_told && selection->count == 1 && tail_bytes(glibc))
+            missing = largest_within(sizes, count, missing); /* the drift may exceed a page */
+        if (!*is_told)
+            *is_told = selection->keeps_picked =
+                sizes_pick(sizes, count, selection->count, missing, selection->picked);
+    }
     free(sizes);
-    search->bytes = search->count = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t size = found[i].public.end - found[i].public.start;
-        uint64_t *match = size == picked[0] ? &picked[0] : size == picked[1] ? &picked[1] : NULL;
-        if (is_picked ? match != NULL : search->count >= glibc->n_mmaps) {
+    return MW_OK;
+}
+
+/* Leave out what the selection says, or, when the sizes do not tell, those that come last. */
+static void selection_apply(struct mw_glibc *glibc, struct selection *selection, bool is_told,
+                            struct mmapped_search *search)
+{
+    struct mw_glibc_segment *segments = glibc->segments.items;
+    size_t kept = selection->first;
+    for (size_t i = selection->first; i < glibc->segments.count; i++) {
+        uint64_t size = segments[i].public.end - segments[i].public.start;
+        bool keeps = true;
+        if (segments[i].public.kind == MW_SEGMENT_MMAPPED && is_told) {
+            uint64_t *match = size == selection->picked[0]   ? &selection->picked[0]
+                              : size == selection->picked[1] ? &selection->picked[1]
+                                                             : NULL;
             if (match)
                 *match = 0;
-            continue;
+            keeps = (match != NULL) == selection->keeps_picked;
+        } else if (segments[i].public.kind == MW_SEGMENT_MMAPPED) {
+            keeps = selection->count > 0;
+            selection->count -= keeps;
         }
-        search->count++;
-        search->bytes += size;
-        found[kept++] = found[i];
+        if (keeps) {
+            segments[kept++] = segments[i];
+        } else {
+            search->count--;
+            search->bytes -= size;
+        }
     }
-    glibc->segments.count = search->first + kept;
-    mw_finding_add(glibc->findings, "mmapped-lookalikes", found[0].public.start, excess,
-                   "more mappings look like blocks of malloc than it has; which is which was "
-                   "told by their sizes");
+    glibc->segments.count = kept;
+}
+
+/* More mappings look like blocks than there are. Those of the last stage are doubted first, then
+ * all. */
+static enum mw_status lookalikes_drop(struct mw_glibc *glibc, struct mmapped_search *search)
+{
+    struct selection selection;
+    bool is_told = false;
+    enum mw_status status = selection_make(glibc, search, search->first, &selection, &is_told);
+    if (status == MW_OK && !is_told)
+        status = selection_make(glibc, search, 0, &selection, &is_told);
+    if (status != MW_OK)
+        return status;
+    uint64_t bytes = search->bytes;
+    selection_apply(glibc, &selection, is_told, search);
+    if (bytes > search->bytes)
+        mw_finding_add(glibc->findings, "mmapped-lookalikes", glibc->mp, bytes - search->bytes,
+                       "more mappings look like blocks of malloc than it has; which is which was "
+                       "told by their sizes");
     return MW_OK;
 }
 
@@ -297,12 +372,13 @@ enum mw_status mw_glibc_find_mmapped(struct mw_glibc *glibc)
     if (!glibc->par || glibc->n_mmaps == 0)
         return MW_OK;
     mw_glibc_sort_segments(glibc);
-    struct mmapped_search search = {.first = glibc->segments.count, .bytes_max = UINT64_MAX};
+    struct mmapped_search search = {.first = glibc->segments.count, .block_max = UINT64_MAX};
     enum mw_status status = region_starts_try(glibc, &search);
     if (status == MW_OK && search.count > glibc->n_mmaps)
-        status = decoys_drop(glibc, &search);
-    search.bytes_max = search.bytes > glibc->mmapped_mem ? search.bytes : glibc->mmapped_mem;
-    if (status == MW_OK && !search_is_done(glibc, &search))
+        status = lookalikes_drop(glibc, &search);
+    if (status == MW_OK && !sums_agree(glibc, &search, UINT64_MAX))
         status = every_page_try(glibc, &search);
+    if (status == MW_OK && search.count > glibc->n_mmaps)
+        status = lookalikes_drop(glibc, &search);
     return status;
 }
