@@ -13,6 +13,7 @@
 #include "report/text.h"
 #include "session/blocks.h"
 #include "session/session.h"
+#include "session/suppress.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +46,7 @@ enum mw_option {
     MW_OPTION_FORK,
     MW_OPTION_SAMPLE_ARENAS,
     MW_OPTION_FAIL_IF,
+    MW_OPTION_SUPPRESSIONS,
     MW_OPTION_NO_COLOR,
     MW_OPTION_SYMBOLS,
     MW_OPTION_LINES,
@@ -73,7 +75,8 @@ struct mw_cli {
     uint64_t limit;         /* blocks to list */
     uint64_t sample_arenas; /* as in struct mw_heap_options */
     const char *cgroup_root;
-    const char *symbols_dir; /* NULL: none */
+    const char *symbols_dir;             /* NULL: none */
+    struct mw_suppressions suppressions; /* text is NULL: none were given */
     const char *gate_texts[MW_GATES_MAX];
     size_t gate_count;
     struct mw_gate gates[MW_GATES_MAX];
@@ -151,8 +154,8 @@ enum mw_exit mw_cli_refuse_group(struct mw_cli *cli, const char *target);
 
 /* Defaults from the command line. */
 struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli);
-/* What an emitter returned, and whether the analysis was whole, as an exit code. Also prints why
- * it is partial when the output does not show it. */
+/* What an emitter returned, whether the analysis was whole, and the gates, as an exit code. Also
+ * prints why it is partial when the output does not show it, and which gates were hit. */
 enum mw_exit mw_cli_conclude(struct mw_cli *cli, const struct mw_analysis *analysis,
                              enum mw_status emitted, const struct mw_error *err);
 

@@ -9,7 +9,7 @@ static enum mw_exit run(struct mw_cli *cli)
     struct mw_analysis analysis;
     struct mw_error err = {0};
     enum mw_exit exit_code;
-    options.skip_verdicts = true;
+    options.skip_verdicts = cli->gate_count == 0;
     options.heap_is_asked = true;
     options.reach = MW_REACH_ASKED;
     if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
@@ -36,13 +36,20 @@ const struct mw_command mw_command_leaks = {
         "other memory) and follows them from block to block. What is not reached the program can\n"
         "never free: it is leaked. Blocks are grouped by size and by what their first word points\n"
         "to. Exact for a core, with --fork, and where all fits into one stop of --max-pause; else\n"
-        "what looks unreachable is counted as uncertain.",
+        "what looks unreachable is counted as uncertain.\n"
+        "\n"
+        "A line of a file for --suppressions is a pattern (* and ?) for what the last column "
+        "shows,\n"
+        "or for the layout, type or caller of --json; a number of usable bytes before it narrows "
+        "it.",
     .examples = "memwhy leaks 4121\tthe groups with the most bytes\n"
                 "memwhy leaks core.4121 --json | jq .unreachable_bytes\tfor programs\n"
                 "memwhy leaks 4121 --fork\texact, without a long stop\n"
-                "memwhy report 4121 --fork --fail-if 'leaked>0'\texit code 1 when something is\n",
+                "memwhy leaks 4121 --fork --fail-if 'leaked>0'\texit code 1 when something is\n"
+                "memwhy leaks core.4121 --suppressions known.txt\twithout the known kinds\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(COUNT_MAX) | MW_OPTION_BIT(MAX_PAUSE) |
-               MW_OPTION_BIT(CGROUP_ROOT) | MW_OPTION_BIT(FORK),
+               MW_OPTION_BIT(CGROUP_ROOT) | MW_OPTION_BIT(FORK) | MW_OPTION_BIT(FAIL_IF) |
+               MW_OPTION_BIT(SUPPRESSIONS),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

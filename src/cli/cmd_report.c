@@ -1,7 +1,6 @@
 /* cli/cmd_report.c: memwhy [report] TARGET. */
 #include "cli/cli.h"
 
-#include "base/units.h"
 #include "report/emit.h"
 #include "session/group.h"
 
@@ -20,47 +19,6 @@ static enum mw_status emit(struct mw_cli *cli, const struct mw_analysis *analysi
     return mw_report_text(analysis, &options, cli->out, err);
 }
 
-static void say_hit(struct mw_cli *cli, size_t index, uint64_t actual)
-{
-    char figure[32];
-    if (mw_gate_is_bytes(&cli->gates[index]))
-        mw_bytes_format(figure, actual);
-    else
-        mw_count_format(figure, actual);
-    mw_cli_say(cli, "--fail-if '%s' holds: it is %s", cli->gate_texts[index], figure);
-}
-
-/* What would settle it, where that is an option that was not given. */
-static const char *unknown_reason(const struct mw_gate *gate, const struct mw_analysis *analysis)
-{
-    if (mw_gate_is_of_leaks(gate) && analysis->heap_was_read &&
-        analysis->image.kind == MW_IMAGE_LIVE && !mw_reach_is_exact(&analysis->reach))
-        return "not all pointers were followed at one moment; --fork, or a longer --max-pause, "
-               "does that";
-    return "the figure is not known";
-}
-
-/* A gate that was hit outweighs an answer that is partial; one that cannot be decided makes it so.
- */
-static enum mw_exit check_gates(struct mw_cli *cli, const struct mw_analysis *analysis,
-                                enum mw_exit exit_code)
-{
-    for (size_t i = 0; i < cli->gate_count; i++) {
-        uint64_t actual;
-        enum mw_gate_result result = mw_gate_check(&cli->gates[i], analysis, &actual);
-        if (result == MW_GATE_HIT) {
-            say_hit(cli, i, actual);
-            exit_code = MW_EXIT_GATE;
-        } else if (result == MW_GATE_UNKNOWN) {
-            mw_cli_say(cli, "--fail-if '%s' cannot be decided: %s", cli->gate_texts[i],
-                       unknown_reason(&cli->gates[i], analysis));
-            if (exit_code == MW_EXIT_FINE)
-                exit_code = MW_EXIT_PARTIAL;
-        }
-    }
-    return exit_code;
-}
-
 static enum mw_exit run(struct mw_cli *cli)
 {
     struct mw_analysis_options options = mw_cli_analysis_options(cli);
@@ -76,7 +34,6 @@ static enum mw_exit run(struct mw_cli *cli)
         return exit_code;
     enum mw_status emitted = emit(cli, &analysis, &err);
     exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
-    exit_code = check_gates(cli, &analysis, exit_code);
     mw_analysis_deinit(&analysis);
     return exit_code;
 }
@@ -112,7 +69,8 @@ const struct mw_command mw_command_report = {
         "memwhy 4121 --fail-if 'leaked>0' --fail-if 'kept>1GiB'\ta gate: exit 1 if it holds\n",
     .options = MW_OPTION_BIT(JSON) | MW_OPTION_BIT(MARKDOWN) | MW_OPTION_BIT(ALL) |
                MW_OPTION_BIT(NO_HEAP) | MW_OPTION_BIT(MAX_PAUSE) | MW_OPTION_BIT(FORK) |
-               MW_OPTION_BIT(SAMPLE_ARENAS) | MW_OPTION_BIT(FAIL_IF) | MW_OPTION_BIT(CGROUP_ROOT),
+               MW_OPTION_BIT(SAMPLE_ARENAS) | MW_OPTION_BIT(FAIL_IF) | MW_OPTION_BIT(SUPPRESSIONS) |
+               MW_OPTION_BIT(CGROUP_ROOT),
     .targets_min = 1,
     .targets_max = 1,
     .run = run,

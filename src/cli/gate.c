@@ -233,6 +233,8 @@ static uint64_t gate_figure(const struct mw_gate *gate, const struct mw_analysis
 {
     if (needs_heap(gate) && !analysis->heap_was_read)
         return MW_UNKNOWN;
+    if (mw_gate_is_of_leaks(gate) && analysis->reach.is_done && !analysis->reach.is_of_once)
+        return MW_UNKNOWN;                  /* a pointer may have moved */
     if (strcmp(gate->name, "growing") == 0) /* no rule can tell from one moment */
         return MW_UNKNOWN;
     int verdict_class = name_index(class_names, COUNT_OF(class_names), gate->name);

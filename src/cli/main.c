@@ -99,5 +99,7 @@ int main(int argc, char **argv)
         return (int)print_version(&cli);
     if (mw_cli_has(&cli, MW_OPTION_HELP))
         return (int)mw_cli_help(&cli);
-    return (int)cli.command->run(&cli);
+    enum mw_exit exit_code = cli.command->run(&cli);
+    mw_suppressions_deinit(&cli.suppressions);
+    return (int)exit_code;
 }

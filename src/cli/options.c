@@ -59,6 +59,10 @@ static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
                            "exit with 1 when it holds, like 'leaked>0' or 'kept>500MiB'; may be "
                            "given several times",
                            0},
+    [MW_OPTION_SUPPRESSIONS] = {"suppressions", "FILE",
+                                "leave out the kinds of leak that FILE names, a line for each: "
+                                "[SIZE] PATTERN",
+                                0},
     [MW_OPTION_NO_COLOR] = {"no-color", NULL, "no colours and no bold, as with NO_COLOR", 0},
     [MW_OPTION_SYMBOLS] = {"symbols", "DIR",
                            "look for separate debug files here, too; believed for their build-id",
@@ -144,6 +148,13 @@ static enum mw_status number_parse(const char *text, uint64_t *number_out)
     return MW_OK;
 }
 
+static enum mw_status suppressions_take(struct mw_cli *cli, const char *path, struct mw_error *err)
+{
+    if (cli->suppressions.text)
+        return mw_fail(err, MW_INVALID, "more than one --suppressions: put both into one file");
+    return mw_suppressions_read(path, &cli->suppressions, err);
+}
+
 static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, const char *value,
                                   struct mw_error *err)
 {
@@ -180,6 +191,8 @@ static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, con
             return mw_fail(err, MW_INVALID, "more than %d --fail-if", MW_GATES_MAX);
         cli->gate_texts[cli->gate_count] = value;
         return mw_gate_parse(value, &cli->gates[cli->gate_count++], err);
+    case MW_OPTION_SUPPRESSIONS:
+        return suppressions_take(cli, value, err);
     case MW_OPTION_SYMBOLS:
         cli->symbols_dir = value;
         return MW_OK;

@@ -25,7 +25,8 @@ static void json_group(struct mw_json *json, const struct mw_analysis *analysis,
     mw_field_object_end(json);
 }
 
-static void json_counts(struct mw_json *json, const struct mw_reach *reach)
+static void json_counts(struct mw_json *json, const struct mw_reach *reach,
+                        const struct mw_lost *lost)
 {
     bool is_exact = mw_reach_is_exact(reach);
     const struct {
@@ -42,6 +43,8 @@ static void json_counts(struct mw_json *json, const struct mw_reach *reach)
         {MW_F(leaks, indirect_bytes), is_exact ? reach->indirect_bytes : 0},
         {MW_F(leaks, uncertain_count), is_exact ? 0 : reach->unreachable_count},
         {MW_F(leaks, uncertain_bytes), is_exact ? 0 : reach->unreachable_bytes},
+        {MW_F(leaks, suppressed_count), lost->suppressed_count},
+        {MW_F(leaks, suppressed_bytes), lost->suppressed_bytes},
         {MW_F(leaks, stale_stack_bytes), reach->roots.stale_bytes},
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
@@ -60,7 +63,7 @@ enum mw_status mw_report_leaks_json(const struct mw_analysis *analysis, struct m
     mw_field_key(&json, MW_F(leaks, target));
     mw_json_target(&json, analysis);
     mw_field_bool(&json, MW_F(leaks, exact), mw_reach_is_exact(&analysis->reach));
-    json_counts(&json, &analysis->reach);
+    json_counts(&json, &analysis->reach, &analysis->lost);
     mw_field_key(&json, MW_F(leaks, groups));
     mw_json_array_begin(&json);
     for (size_t i = 0; i < analysis->lost.groups.groups.count && !mw_json_failed(&json); i++)

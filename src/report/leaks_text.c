@@ -83,34 +83,46 @@ static void put_line(struct mw_text *text, const char *label, const char *words)
 }
 
 /* "LEAKED 137.3 MiB in 42,231 blocks", or what there is to say instead. */
-static void put_headline(struct mw_text *text, const struct mw_reach *reach)
+static void put_headline(struct mw_text *text, const struct mw_reach *reach,
+                         const struct mw_lost *lost)
 {
     char bytes[32], count[32], words[256];
     bool is_exact = mw_reach_is_exact(reach);
-    mw_bytes_format(bytes, reach->unreachable_bytes);
-    mw_count_format(count, reach->unreachable_count);
+    const uint64_t lost_count = reach->unreachable_count - lost->suppressed_count;
+    mw_bytes_format(bytes, reach->unreachable_bytes - lost->suppressed_bytes);
+    mw_count_format(count, lost_count);
     mw_text_newline(text);
     if (reach->reachable_count + reach->unreachable_count == 0) {
         mw_text_put(text, MW_STYLE_BOLD, "nothing is known of leaks");
         mw_text_put(text, MW_STYLE_PLAIN, ": no block in use was found to look at");
-    } else if (reach->unreachable_count == 0) {
+    } else if (lost_count == 0) {
         mw_text_put(text, MW_STYLE_BOLD, "nothing is leaked");
         mw_text_put(text, MW_STYLE_PLAIN,
-                    ": something in memory leads to each block in use that was read");
+                    lost->suppressed_count > 0
+                        ? " but what is suppressed"
+                        : ": something in memory leads to each block in use that was read");
     } else {
         mw_text_put(text, is_exact ? MW_STYLE_RED : MW_STYLE_BOLD,
                     is_exact ? "LEAKED" : "UNCERTAIN");
         snprintf(words, sizeof words, " %s in %s block%s that nothing in memory%s points to", bytes,
-                 count, reach->unreachable_count == 1 ? "" : "s",
+                 count, lost_count == 1 ? "" : "s",
                  reach->indirect_count > 0 ? " but each other" : "");
         mw_text_put(text, MW_STYLE_PLAIN, words);
     }
     mw_text_newline(text);
 }
 
-static void put_facts(struct mw_text *text, const struct mw_reach *reach)
+static void put_facts(struct mw_text *text, const struct mw_reach *reach,
+                      const struct mw_lost *lost)
 {
     char bytes[32], count[32], words[320];
+    if (lost->suppressed_count > 0) {
+        mw_bytes_format(bytes, lost->suppressed_bytes);
+        mw_count_format(count, lost->suppressed_count);
+        snprintf(words, sizeof words, "%s in %s blocks of %llu kinds that --suppressions names",
+                 bytes, count, (unsigned long long)lost->suppressed_kinds);
+        put_line(text, "left out", words);
+    }
     if (reach->indirect_count > 0) {
         mw_bytes_format(bytes, reach->indirect_bytes);
         mw_count_format(count, reach->indirect_count);
@@ -140,7 +152,8 @@ static void put_facts(struct mw_text *text, const struct mw_reach *reach)
             "--max-pause waits longer for it");
     else if (!reach->is_complete)
         put_line(text, "note",
-                 "some memory that may hold pointers could not be read: see findings in --json");
+                 "some memory that may hold pointers could not be read, or a thread was inside "
+                 "malloc: see findings in --json");
     if (reach->roots.ended_threads > 0) {
         snprintf(words, sizeof words,
                  "stacks of %zu ended threads, which libc keeps for new ones, were not searched",
@@ -161,8 +174,8 @@ enum mw_status mw_report_leaks_text(const struct mw_analysis *analysis,
     text.unit = mw_unit_for(reach->unreachable_bytes);
     mw_screen_title(&text, analysis, "leaks", options->target);
     if (reach->is_done) {
-        put_headline(&text, reach);
-        put_facts(&text, reach);
+        put_headline(&text, reach, &analysis->lost);
+        put_facts(&text, reach, &analysis->lost);
     }
     if (analysis->lost.groups.groups.count > 0) {
         put_groups(&text, &analysis->lost, options->count_max);

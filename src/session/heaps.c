@@ -335,10 +335,14 @@ static bool fits_one_stop(const struct mw_image *image, const struct mw_context 
 
 /* Read all pointers, and let the target go. The index is taken over. */
 static enum mw_status reach_read(struct mw_analysis *analysis, struct mw_index *index,
-                                 const struct moment *began, bool wants_holder,
+                                 const struct moment *began,
+                                 const struct mw_analysis_options *options,
                                  struct mw_context *context, struct mw_error *err)
 {
-    const uint64_t size_bytes = wants_holder ? suspect_of(analysis) : 0;
+    const struct mw_lost_wish wish = {
+        .size_bytes = options->skip_verdicts ? 0 : suspect_of(analysis),
+        .suppressions = options->suppressions,
+    };
     struct mw_image *image = &analysis->image;
     struct mw_reach *reach = &analysis->reach;
     enum mw_status status = mw_reach_read(image, index, analysis->allocators,
@@ -369,17 +373,18 @@ static enum mw_status reach_read(struct mw_analysis *analysis, struct mw_index *
         reach->is_complete = false; /* it may be on its way out of a fast bin */
     return status == MW_OK
                ? mw_lost_describe(reach, image, analysis->allocators, analysis->allocator_count,
-                                  size_bytes, context, &analysis->lost, err)
+                                  &wish, context, &analysis->lost, err)
                : status;
 }
 
 /* What cannot be told for lack of memory of our own is missing from the answer. */
 static enum mw_status reach_ask(struct mw_analysis *analysis, struct mw_index *index,
-                                const struct moment *began, bool wants_holder,
+                                const struct moment *began,
+                                const struct mw_analysis_options *options,
                                 struct mw_context *context, struct mw_error *err)
 {
     struct mw_error problem = {0};
-    enum mw_status status = reach_read(analysis, index, began, wants_holder, context, &problem);
+    enum mw_status status = reach_read(analysis, index, began, options, context, &problem);
     if (status == MW_LIMIT) {
         mw_analysis_partial(analysis, &problem);
         return MW_OK;
@@ -450,8 +455,7 @@ enum mw_status mw_heaps_examine(struct mw_analysis *analysis,
         wants_reach &= options->reach == MW_REACH_ASKED; /* uncertain is better than nothing */
     }
     if (status == MW_OK && wants_reach && all_is_read(analysis)) {
-        status =
-            reach_ask(analysis, listeners.index, &began, !options->skip_verdicts, context, err);
+        status = reach_ask(analysis, listeners.index, &began, options, context, err);
         listeners.index = NULL;
     }
     if (status == MW_OK)

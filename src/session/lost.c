@@ -121,6 +121,7 @@ struct naming {
     struct mw_image *image;
     const struct mw_allocator *allocators;
     size_t allocator_count;
+    size_t named_max;
     struct mw_context *context;
 };
 
@@ -130,7 +131,7 @@ static enum mw_status names_make(const struct naming *naming, struct mw_lost *lo
     struct mw_image *image = naming->image;
     bool has_holder = lost->holder.rank != MW_RANK_NONE && lost->holder.size_bytes > 0;
     size_t count = lost->groups.groups.count;
-    count = count < MW_LOST_NAMED_MAX ? count : MW_LOST_NAMED_MAX;
+    count = count < naming->named_max ? count : naming->named_max;
     if (count == 0 && !has_holder)
         return MW_OK;
     struct mw_names *names;
@@ -165,21 +166,59 @@ static enum mw_status names_make(const struct naming *naming, struct mw_lost *lo
     return status;
 }
 
+/* Move the groups that are suppressed out of the list. */
+static void suppressed_drop(struct mw_lost *lost, const struct mw_suppressions *suppressions)
+{
+    size_t kept = 0, kept_names = 0;
+    for (size_t i = 0; i < lost->groups.groups.count; i++) {
+        const struct mw_lost_group *group = &lost->groups.groups.items[i];
+        const struct mw_lost_name *name = i < lost->name_count ? &lost->names[i] : NULL;
+        const char *signature = name ? mw_lost_signature(lost, i) : "";
+        const char *const names[] = {
+            name && !signature[0] ? "-" : signature,
+            name ? name->layout : "",
+            name ? name->type : "",
+            name ? name->caller : "",
+        };
+        if (mw_suppressions_match(suppressions, group->usable_bytes, names,
+                                  sizeof names / sizeof *names)) {
+            lost->suppressed_kinds++;
+            lost->suppressed_count += group->count;
+            lost->suppressed_bytes += group->bytes;
+            continue;
+        }
+        if (name)
+            lost->names[kept_names++] = *name;
+        lost->groups.groups.items[kept++] = *group;
+    }
+    lost->groups.groups.count = kept;
+    lost->name_count = kept_names;
+}
+
 enum mw_status mw_lost_describe(const struct mw_reach *reach, struct mw_image *image,
                                 const struct mw_allocator *allocators, size_t allocator_count,
-                                uint64_t size_bytes, struct mw_context *context,
+                                const struct mw_lost_wish *wish, struct mw_context *context,
                                 struct mw_lost *lost_out, struct mw_error *err)
 {
     *lost_out = (struct mw_lost){0};
     enum mw_status status = mw_lost_groups_make(reach, image, context, &lost_out->groups, err);
-    if (status == MW_OK && size_bytes > 0) {
-        status = mw_holder_find(reach, image, size_bytes, &lost_out->holder);
+    if (status == MW_OK && wish->size_bytes > 0) {
+        status = mw_holder_find(reach, image, wish->size_bytes, &lost_out->holder);
         if (status != MW_OK)
             mw_fail(err, status, "out of memory looking for what holds most blocks");
     }
     if (status == MW_OK)
-        status = names_make(&(struct naming){image, allocators, allocator_count, context}, lost_out,
-                            err);
+        status = names_make(
+            &(struct naming){
+                .image = image,
+                .allocators = allocators,
+                .allocator_count = allocator_count,
+                .named_max = wish->suppressions ? MW_LOST_COMPARED_MAX : MW_LOST_NAMED_MAX,
+                .context = context,
+            },
+            lost_out, err);
+    if (status == MW_OK && wish->suppressions)
+        suppressed_drop(lost_out, wish->suppressions);
     if (status != MW_OK)
         mw_lost_deinit(lost_out);
     return status;
@@ -221,8 +260,8 @@ struct mw_leak_evidence mw_lost_evidence(const struct mw_reach *reach, const str
         .is_exact = mw_reach_is_exact(reach),
         .held_count = reach->reachable_count,
         .held_bytes = reach->reachable_bytes,
-        .lost_count = reach->unreachable_count,
-        .lost_bytes = reach->unreachable_bytes,
+        .lost_count = reach->unreachable_count - lost->suppressed_count,
+        .lost_bytes = reach->unreachable_bytes - lost->suppressed_bytes,
         .direct_count = reach->direct_count,
         .kinds = kinds,
         .kind_count = count,

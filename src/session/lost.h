@@ -4,9 +4,11 @@
 
 #include "graph/groups.h"
 #include "graph/holder.h"
+#include "session/suppress.h"
 #include "verdict/verdict.h"
 
-enum { MW_LOST_NAMED_MAX = 64, MW_LOST_NAME_ROOM = 192 };
+/* So many groups are named, and more where suppressions are to be told by their names. */
+enum { MW_LOST_NAMED_MAX = 64, MW_LOST_COMPARED_MAX = 4096, MW_LOST_NAME_ROOM = 192 };
 
 /* What is known of a group by name; texts are the target's, to be escaped when they are printed. */
 struct mw_lost_name {
@@ -17,19 +19,24 @@ struct mw_lost_name {
 };
 
 struct mw_lost {
-    struct mw_lost_groups groups;
-    struct mw_lost_name *names; /* of the first name_count groups */
+    struct mw_lost_groups groups; /* but for those that are suppressed */
+    struct mw_lost_name *names;   /* of the first name_count groups */
     size_t name_count;
+    uint64_t suppressed_kinds, suppressed_count, suppressed_bytes;
     struct mw_holder holder; /* of the size of block that holds the most */
     char holder_type[MW_LOST_NAME_ROOM], holder_root[MW_LOST_NAME_ROOM];
 };
 
-/* Group the lost blocks of reach and name the largest groups; find what holds the blocks of
- * size_bytes, which is not 0 where one size stands out. Reads memory and symbols; of a live target
- * while it runs. MW_NOMEM, MW_CANCELED. */
+struct mw_lost_wish {
+    uint64_t size_bytes; /* find what holds the blocks of this size, which stands out; 0: none */
+    const struct mw_suppressions *suppressions; /* leave out these groups; NULL: none */
+};
+
+/* Group the lost blocks of reach and name the largest groups. Reads memory and symbols; of a live
+ * target while it runs. MW_NOMEM, MW_CANCELED. */
 enum mw_status mw_lost_describe(const struct mw_reach *reach, struct mw_image *image,
                                 const struct mw_allocator *allocators, size_t allocator_count,
-                                uint64_t size_bytes, struct mw_context *context,
+                                const struct mw_lost_wish *wish, struct mw_context *context,
                                 struct mw_lost *lost_out, struct mw_error *err) MW_MUST_CHECK;
 void mw_lost_deinit(struct mw_lost *lost);
 

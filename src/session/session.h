@@ -52,6 +52,7 @@ struct mw_analysis_options {
     bool fork;          /* read a forked copy of a live target instead of the target */
     bool heap_is_asked; /* the question is the heap: an answer without one is partial */
     enum mw_reach_wish reach;
+    const struct mw_suppressions *suppressions; /* kinds of leak to leave out; NULL: none */
     bool pins_are_asked; /* and so is none where resident pages are what decides */
     struct mw_heap_options heap;
     /* Called when the heap was walked and the account is made, while a forked copy is still there
