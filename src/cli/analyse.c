@@ -137,3 +137,24 @@ enum mw_exit mw_cli_conclude(struct mw_cli *cli, const struct mw_analysis *analy
         (void)mw_cli_fail(cli, &analysis->why_partial);
     return check_gates(cli, analysis, analysis->is_partial ? MW_EXIT_PARTIAL : MW_EXIT_FINE);
 }
+
+enum mw_exit mw_cli_answer(struct mw_cli *cli, const struct mw_analysis_options *options,
+                           struct mw_cli_forms forms)
+{
+    struct mw_analysis analysis;
+    struct mw_error err = {0};
+    enum mw_exit exit_code;
+    if (!mw_cli_analyse(cli, cli->targets[0], options, &analysis, &exit_code))
+        return exit_code;
+    const struct mw_report_text_options text_options = {
+        .look = mw_cli_screen_look(cli),
+        .target = cli->targets[0],
+        .count_max = cli->count_max,
+    };
+    enum mw_status emitted = mw_cli_has(cli, MW_OPTION_JSON)
+                                 ? forms.json(&analysis, cli->out, &err)
+                                 : forms.text(&analysis, &text_options, cli->out, &err);
+    exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
+    mw_analysis_deinit(&analysis);
+    return exit_code;
+}

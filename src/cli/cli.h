@@ -10,6 +10,7 @@
 
 #include "base/context.h"
 #include "cli/gate.h"
+#include "report/emit.h"
 #include "report/text.h"
 #include "session/blocks.h"
 #include "session/session.h"
@@ -151,6 +152,17 @@ bool mw_cli_analyse_blocks(struct mw_cli *cli, const struct mw_analysis_options 
 /* cmd_group.c: `report` on a target that is a group; and the error of what needs one process. */
 enum mw_exit mw_cli_report_group(struct mw_cli *cli);
 enum mw_exit mw_cli_refuse_group(struct mw_cli *cli, const char *target);
+
+/* A command that is one question: run an analysis and print it, as JSON or as a screen. */
+struct mw_cli_forms {
+    enum mw_status (*json)(const struct mw_analysis *analysis, struct mw_sink sink,
+                           struct mw_error *err);
+    enum mw_status (*text)(const struct mw_analysis *analysis,
+                           const struct mw_report_text_options *options, struct mw_sink sink,
+                           struct mw_error *err);
+};
+enum mw_exit mw_cli_answer(struct mw_cli *cli, const struct mw_analysis_options *options,
+                           struct mw_cli_forms forms);
 
 /* Defaults from the command line. */
 struct mw_analysis_options mw_cli_analysis_options(const struct mw_cli *cli);

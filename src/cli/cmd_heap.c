@@ -2,20 +2,6 @@
 #include "cli/cli.h"
 
 #include "cli/blocks.h"
-#include "report/emit.h"
-
-static enum mw_status emit(struct mw_cli *cli, const struct mw_analysis *analysis,
-                           struct mw_error *err)
-{
-    if (mw_cli_has(cli, MW_OPTION_JSON))
-        return mw_report_heap_json(analysis, cli->out, err);
-    const struct mw_report_text_options options = {
-        .look = mw_cli_screen_look(cli),
-        .target = cli->targets[0],
-        .count_max = cli->count_max,
-    };
-    return mw_report_heap_text(analysis, &options, cli->out, err);
-}
 
 static enum mw_exit list_blocks(struct mw_cli *cli)
 {
@@ -42,9 +28,6 @@ static enum mw_exit list_blocks(struct mw_cli *cli)
 static enum mw_exit run(struct mw_cli *cli)
 {
     struct mw_analysis_options options = mw_cli_analysis_options(cli);
-    struct mw_analysis analysis;
-    struct mw_error err = {0};
-    enum mw_exit exit_code;
     if (mw_cli_has(cli, MW_OPTION_LIST_BLOCKS) && mw_cli_has(cli, MW_OPTION_JSON)) {
         mw_cli_say(cli, "--list-blocks prints lines: it has no JSON form");
         return MW_EXIT_USAGE;
@@ -59,12 +42,8 @@ static enum mw_exit run(struct mw_cli *cli)
     options.skip_verdicts = true;
     options.heap_is_asked = true;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
-        return exit_code;
-    enum mw_status emitted = emit(cli, &analysis, &err);
-    exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
-    mw_analysis_deinit(&analysis);
-    return exit_code;
+    return mw_cli_answer(cli, &options,
+                         (struct mw_cli_forms){mw_report_heap_json, mw_report_heap_text});
 }
 
 const struct mw_command mw_command_heap = {

@@ -1,31 +1,15 @@
 /* cli/cmd_pins.c: memwhy pins TARGET: which live blocks keep free memory resident. */
 #include "cli/cli.h"
 
-#include "report/emit.h"
-
 static enum mw_exit run(struct mw_cli *cli)
 {
     struct mw_analysis_options options = mw_cli_analysis_options(cli);
-    struct mw_analysis analysis;
-    struct mw_error err = {0};
-    enum mw_exit exit_code;
     options.skip_verdicts = true;
     options.heap_is_asked = true;
     options.pins_are_asked = true;
     options.heap.classify_content = true;
-    if (!mw_cli_analyse(cli, cli->targets[0], &options, &analysis, &exit_code))
-        return exit_code;
-    const struct mw_report_text_options text_options = {
-        .look = mw_cli_screen_look(cli),
-        .target = cli->targets[0],
-        .count_max = cli->count_max,
-    };
-    enum mw_status emitted = mw_cli_has(cli, MW_OPTION_JSON)
-                                 ? mw_report_pins_json(&analysis, cli->out, &err)
-                                 : mw_report_pins_text(&analysis, &text_options, cli->out, &err);
-    exit_code = mw_cli_conclude(cli, &analysis, emitted, &err);
-    mw_analysis_deinit(&analysis);
-    return exit_code;
+    return mw_cli_answer(cli, &options,
+                         (struct mw_cli_forms){mw_report_pins_json, mw_report_pins_text});
 }
 
 const struct mw_command mw_command_pins = {

@@ -12,6 +12,7 @@
  * not overlap and are mapped, sums are conserved, resident bytes are what the pages say; and a walk
  * of this half MiB has the bound of effort.h. */
 #include "effort.h"
+#include "fuzz_input.h"
 #include "heap_check.h"
 
 #include <stdint.h>
@@ -101,19 +102,6 @@ static struct heap_builder *build(const uint8_t *bytes, size_t size, uint8_t sha
     return heap;
 }
 
-struct input {
-    const uint8_t *bytes;
-    size_t size, at;
-};
-
-static uint64_t take(struct input *input, size_t count)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < count && input->at < input->size; i++)
-        value |= (uint64_t)input->bytes[input->at++] << (8 * i);
-    return value;
-}
-
 /* An address that a patch is about: most of them where the walker looks. */
 static mw_addr place_of(const struct heap_builder *heap, unsigned place, size_t index)
 {
@@ -144,24 +132,6 @@ static mw_addr place_of(const struct heap_builder *heap, unsigned place, size_t 
 
 static void patch_word(struct heap_builder *heap, unsigned op, mw_addr at, struct input *input)
 {
-    static const uint64_t odd[] = {0,
-                                   1,
-                                   2,
-                                   16,
-                                   17,
-                                   0x20,
-                                   0x21,
-                                   0x31,
-                                   0x1000,
-                                   0x1002,
-                                   0x2001,
-                                   (uint64_t)1 << 31,
-                                   (uint64_t)1 << 32,
-                                   (uint64_t)1 << 47,
-                                   (uint64_t)1 << 63,
-                                   UINT64_MAX,
-                                   UINT64_MAX - 15,
-                                   UINT64_MAX & ~(uint64_t)4095};
     uint64_t word = heap_get(heap, at);
     switch (op) {
     case 0:
@@ -172,7 +142,7 @@ static void patch_word(struct heap_builder *heap, unsigned op, mw_addr at, struc
         word = place_of(heap, (unsigned)word & 0xff, word >> 8) & ~(uint64_t)7;
         break;
     case 2:
-        word = odd[take(input, 1) % (sizeof odd / sizeof *odd)];
+        word = take_odd(input);
         break;
     case 3:
         word += (uint64_t)(int64_t)(int8_t)take(input, 1) * 16;

@@ -11,6 +11,7 @@
  * segments do not overlap and are mapped, bytes are conserved, resident bytes are what the pages
  * say, and what does not add up is said; and effort.h's. */
 #include "effort.h"
+#include "fuzz_input.h"
 #include "musl_builder.h"
 
 #include <stdint.h>
@@ -28,19 +29,6 @@ enum {
     METAS = 12, /* of the example, in its second area */
     PATCHES_MAX = 256,
 };
-
-struct input {
-    const uint8_t *bytes;
-    size_t size, at;
-};
-
-static uint64_t take(struct input *input, size_t count)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < count && input->at < input->size; i++)
-        value |= (uint64_t)input->bytes[input->at++] << (8 * i);
-    return value;
-}
 
 /* An address that a patch is about: most of them where the walker looks. */
 static mw_addr place_of(struct musl_heap *heap, unsigned place, size_t index)

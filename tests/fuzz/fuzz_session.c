@@ -12,6 +12,7 @@
  * effort.h. */
 #include "analysis_check.h"
 #include "effort.h"
+#include "fuzz_input.h"
 #include "heap_core.h"
 
 #include "base/io.h"
@@ -127,40 +128,9 @@ static size_t place_of(const struct subject *subject, unsigned place, size_t ind
     }
 }
 
-struct input {
-    const uint8_t *bytes;
-    size_t size, at;
-};
-
-static uint64_t take(struct input *input, size_t count)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < count && input->at < input->size; i++)
-        value |= (uint64_t)input->bytes[input->at++] << (8 * i);
-    return value;
-}
-
 static uint64_t new_word(const struct subject *subject, unsigned op, uint64_t word, size_t at,
                          struct input *input)
 {
-    static const uint64_t odd[] = {0,
-                                   1,
-                                   2,
-                                   16,
-                                   17,
-                                   0x20,
-                                   0x21,
-                                   0x31,
-                                   0x1000,
-                                   0x1002,
-                                   0x2001,
-                                   (uint64_t)1 << 31,
-                                   (uint64_t)1 << 32,
-                                   (uint64_t)1 << 47,
-                                   (uint64_t)1 << 63,
-                                   UINT64_MAX,
-                                   UINT64_MAX - 15,
-                                   UINT64_MAX & ~(uint64_t)4095};
     uint64_t what;
     switch (op) {
     case 0:
@@ -169,7 +139,7 @@ static uint64_t new_word(const struct subject *subject, unsigned op, uint64_t wo
         what = take(input, 3);
         return address_of(subject->heap, what & 15, what >> 8) & ~(uint64_t)7;
     case 2:
-        return odd[take(input, 1) % (sizeof odd / sizeof *odd)];
+        return take_odd(input);
     case 3:
         return word + (uint64_t)(int64_t)(int8_t)take(input, 1) * 16;
     case 4:
