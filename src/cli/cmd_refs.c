@@ -46,7 +46,8 @@ static enum mw_exit run(struct mw_cli *cli)
     if (!address_parse(cli->targets[1], &address)) {
         (void)mw_fail(&err, MW_INVALID, "'%s' is no address", cli->targets[1]);
         mw_error_hint(&err, "memwhy refs %s 0x7f00deadbeef", cli->targets[0]);
-        return mw_cli_fail(cli, &err);
+        (void)mw_cli_fail(cli, &err);
+        return MW_EXIT_USAGE;
     }
     options.skip_verdicts = true;
     options.heap_is_asked = true;

@@ -50,6 +50,7 @@ static void json_block(struct mw_json *json, const struct mw_analysis *analysis,
     mw_field_u64(json, MW_F(refs_block, offset), refs->address - refs->block.address);
     mw_field_u64(json, MW_F(refs_block, size_bytes), refs->block.size_bytes);
     mw_field_u64(json, MW_F(refs_block, usable_bytes), refs->block.usable_bytes);
+    mw_field_text(json, MW_F(refs_block, layout), mw_text_or_null(refs->layout));
     mw_field_bool(json, MW_F(refs_block, reachable), refs->is_reachable);
     mw_field_bool(json, MW_F(refs_block, exact), mw_reach_is_exact(&analysis->reach));
     mw_field_u64(json, MW_F(refs_block, retained_count), refs->retained_count);
@@ -151,9 +152,10 @@ static void put_block(struct mw_text *text, const struct mw_analysis *analysis,
 {
     char words[LINE_BYTES], bytes[32], count[32];
     bool is_exact = mw_reach_is_exact(&analysis->reach);
-    snprintf(words, sizeof words, "byte %llu of a block of %llu usable bytes at 0x%llx",
+    snprintf(words, sizeof words, "byte %llu of a block of %llu usable bytes at 0x%llx%s%s",
              (unsigned long long)(refs->address - refs->block.address),
-             (unsigned long long)refs->block.usable_bytes, (unsigned long long)refs->block.address);
+             (unsigned long long)refs->block.usable_bytes, (unsigned long long)refs->block.address,
+             refs->layout[0] ? ": " : "", refs->layout);
     put_line(text, "what", words);
     if (refs->is_reachable)
         snprintf(words, sizeof words,
@@ -220,7 +222,7 @@ static void put_place(struct mw_text *text, const struct mw_refs *refs)
         [MW_REFS_BLOCK] = "",
         [MW_REFS_HEAP_FREE] = "memory of malloc that is no block in use: free, cached or its own",
         [MW_REFS_STACK] = "a stack",
-        [MW_REFS_MODULE] = "a mapped file",
+        [MW_REFS_MODULE] = "code, data or another part of a mapped file",
         [MW_REFS_MAPPING] = "anonymous memory",
     };
     char thread[40] = "";

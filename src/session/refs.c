@@ -2,6 +2,7 @@
 #include "session/refs.h"
 
 #include "base/alloc.h"
+#include "session/layouts.h"
 #include "symbol/names.h"
 
 #include <stdio.h>
@@ -14,7 +15,8 @@ struct asking {
     struct mw_refs *refs;
 };
 
-static void name_of(const struct asking *asking, mw_addr address, char text[MW_REFS_NAME_ROOM])
+/* False: nothing, or a mapping's name alone, is known of the address. */
+static bool name_of(const struct asking *asking, mw_addr address, char text[MW_REFS_NAME_ROOM])
 {
     struct mw_name name;
     char whole[MW_NAME_TEXT_ROOM];
@@ -23,9 +25,19 @@ static void name_of(const struct asking *asking, mw_addr address, char text[MW_R
     if (mw_names_resolve(asking->names, address, &name)) {
         mw_names_format(&name, whole);
         snprintf(text, MW_REFS_NAME_ROOM, "%.*s", MW_REFS_NAME_ROOM - 1, whole);
-    } else if (map && map->name[0]) {
-        snprintf(text, MW_REFS_NAME_ROOM, "%.*s", MW_REFS_NAME_ROOM - 1, map->name);
+        return true;
     }
+    if (map && map->name[0])
+        snprintf(text, MW_REFS_NAME_ROOM, "%.*s", MW_REFS_NAME_ROOM - 1, map->name);
+    return false;
+}
+
+/* Memory without a name that a module's symbols or segments cover is its .bss. */
+static void root_name(const struct asking *asking, struct mw_refs_root *root)
+{
+    if (root->place.address && name_of(asking, root->place.address, root->name) &&
+        root->place.kind == MW_ROOT_ANONYMOUS)
+        root->place.kind = MW_ROOT_DATA;
 }
 
 static struct mw_refs_block block_of(const struct mw_reach *reach, uint32_t rank)
@@ -69,7 +81,7 @@ static void place_say(struct asking *asking)
         return;
     }
     refs->map = *map;
-    name_of(asking, refs->address, refs->name);
+    bool is_of_module = name_of(asking, refs->address, refs->name);
     uint32_t rank = reach->is_done ? mw_index_find(reach->index, refs->address) : MW_RANK_NONE;
     if (rank != MW_RANK_NONE) {
         refs->kind = MW_REFS_BLOCK;
@@ -79,7 +91,8 @@ static void place_say(struct asking *asking)
     } else if (reach->is_done && stack_find(reach, refs->address, &refs->tid)) {
         refs->kind = MW_REFS_STACK;
     } else {
-        refs->kind = mw_mapping_is_anonymous(map) ? MW_REFS_MAPPING : MW_REFS_MODULE;
+        refs->kind =
+            mw_mapping_is_anonymous(map) && !is_of_module ? MW_REFS_MAPPING : MW_REFS_MODULE;
     }
 }
 
@@ -107,8 +120,7 @@ static void roots_say(struct asking *asking)
                                       refs->block.rank, MW_REFS_MAX, places, &refs->root_total);
     for (size_t i = 0; i < refs->root_count; i++) {
         refs->roots[i].place = places[i];
-        if (places[i].address)
-            name_of(asking, places[i].address, refs->roots[i].name);
+        root_name(asking, &refs->roots[i]);
     }
 }
 
@@ -132,11 +144,29 @@ static enum mw_status path_say(struct asking *asking)
         struct mw_refs_root *root = &refs->path_root;
         refs->has_path_root =
             mw_paths_roots(reach, image, ranks.items[0], 1, &root->place, &total) == 1;
-        if (refs->has_path_root && root->place.address)
-            name_of(asking, root->place.address, root->name);
+        if (refs->has_path_root)
+            root_name(asking, root);
     }
     mw_vec_deinit(&ranks);
     return status;
+}
+
+/* By what the block itself holds; a layout that only many blocks prove stays unnamed. */
+static enum mw_status layout_say(struct asking *asking, struct mw_error *err)
+{
+    struct mw_analysis *analysis = asking->analysis;
+    struct mw_refs *refs = asking->refs;
+    struct mw_layouts layouts;
+    struct mw_layout_match match;
+    enum mw_status status =
+        mw_layouts_open(&analysis->image, analysis->allocators, analysis->allocator_count,
+                        asking->names, &layouts, err);
+    if (status != MW_OK)
+        return status;
+    if (mw_layouts_name(&layouts, &refs->block.address, 1, refs->block.usable_bytes, &match))
+        snprintf(refs->layout, sizeof refs->layout, "%.*s", MW_REFS_NAME_ROOM - 1, match.name);
+    mw_layouts_close(&layouts);
+    return MW_OK;
 }
 
 static enum mw_status block_say(struct asking *asking)
@@ -168,6 +198,8 @@ enum mw_status mw_refs_find(struct mw_analysis *analysis, mw_addr address,
     place_say(&asking);
     if (refs_out->kind == MW_REFS_BLOCK)
         status = block_say(&asking);
+    if (status == MW_OK && refs_out->kind == MW_REFS_BLOCK)
+        status = layout_say(&asking, err);
     mw_names_free(asking.names);
     if (status == MW_OK)
         return MW_OK;

@@ -42,6 +42,7 @@ struct mw_refs {
 
     /* of a block */
     struct mw_refs_block block;
+    char layout[MW_REFS_NAME_ROOM]; /* a known layout that fits it; "" */
     bool is_reachable, is_direct;
     uint64_t retained_count, retained_bytes; /* would be lost with it, it included */
     struct mw_refs_step referrers[MW_REFS_MAX];
