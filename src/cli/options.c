@@ -63,6 +63,12 @@ static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
                                 "leave out the kinds of leak that FILE names, a line for each: "
                                 "[SIZE] PATTERN",
                                 0},
+    [MW_OPTION_AFTER] = {"after", "DURATION",
+                         "look at the one target, wait, and look again, like 10m or 30s", 0},
+    [MW_OPTION_CONTROL] = {"control", "TARGET",
+                           "take off what grew there: with --after a process, else given twice, "
+                           "before and after",
+                           0},
     [MW_OPTION_NO_COLOR] = {"no-color", NULL, "no colours and no bold, as with NO_COLOR", 0},
     [MW_OPTION_SYMBOLS] = {"symbols", "DIR",
                            "look for separate debug files here, too; believed for their build-id",
@@ -191,6 +197,17 @@ static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, con
             return mw_fail(err, MW_INVALID, "more than %d --fail-if", MW_GATES_MAX);
         cli->gate_texts[cli->gate_count] = value;
         return mw_gate_parse(value, &cli->gates[cli->gate_count++], err);
+    case MW_OPTION_AFTER:
+        if (mw_duration_parse(value, &cli->after_ns) == MW_OK && cli->after_ns > 0)
+            return MW_OK;
+        (void)mw_fail(err, MW_INVALID, "cannot understand --after '%.60s'", value);
+        mw_error_hint(err, "like --after 30s or --after 10m");
+        return MW_INVALID;
+    case MW_OPTION_CONTROL:
+        if (cli->control_count == MW_TARGETS_MAX)
+            return mw_fail(err, MW_INVALID, "more than %d --control", MW_TARGETS_MAX);
+        cli->controls[cli->control_count++] = value;
+        return MW_OK;
     case MW_OPTION_SUPPRESSIONS:
         return suppressions_take(cli, value, err);
     case MW_OPTION_SYMBOLS:

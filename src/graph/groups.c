@@ -75,17 +75,17 @@ static struct mw_lost_group *group_of(struct making *making, uint64_t size, mw_a
     return &groups->groups.items[groups->groups.count - 1];
 }
 
-/* Does the word point into a file that is mapped, as code, constants and vtables are? */
-static bool points_to_module(struct making *making, uint64_t word)
+bool mw_group_points_to_module(const struct mw_image *image, const struct mw_mapping **last,
+                               uint64_t word)
 {
-    const struct mw_mapping *map = making->map;
+    const struct mw_mapping *map = *last;
     if (word < 4096 || word >> 63)
         return false;
     if (!map || word < map->start || word >= map->end)
-        map = mw_image_region(making->image, word);
+        map = mw_image_region(image, word);
     if (!map || mw_mapping_is_anonymous(map) || map->perms & MW_PERM_SHARED)
         return false;
-    making->map = map;
+    *last = map;
     return true;
 }
 
@@ -134,7 +134,10 @@ static enum mw_status block_add(struct making *making, uint32_t rank, mw_addr st
     making->groups->unread_count += !bytes;
     if (bytes)
         memcpy(words, bytes, want);
-    mw_addr type = word_count > 0 && points_to_module(making, words[0]) ? words[0] : 0;
+    mw_addr type =
+        word_count > 0 && mw_group_points_to_module(making->image, &making->map, words[0])
+            ? words[0]
+            : 0;
     struct mw_lost_group *group = group_of(making, size, type);
     if (!group)
         return MW_NOMEM;

@@ -34,6 +34,11 @@ struct mw_lost_groups {
 enum mw_status mw_lost_groups_make(const struct mw_reach *reach, struct mw_image *image,
                                    struct mw_context *context, struct mw_lost_groups *groups_out,
                                    struct mw_error *err) MW_MUST_CHECK;
+/* Does the word point into a file that is mapped, as code, constants and vtables are? *last is the
+ * mapping in which the last one was found, NULL at first: most words are of one. */
+bool mw_group_points_to_module(const struct mw_image *image, const struct mw_mapping **last,
+                               uint64_t word);
+
 void mw_lost_groups_deinit(struct mw_lost_groups *groups);
 
 #endif

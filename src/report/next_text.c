@@ -164,6 +164,18 @@ static bool has_remedy_with_gain(const struct mw_verdicts *verdicts)
     return false;
 }
 
+/* Is there a verdict that growth alone can settle? */
+static bool needs_second_look(const struct mw_verdicts *verdicts)
+{
+    static const char *const open[] = {"healthy", "unbounded-growth", "mapping-leak",
+                                       "native-leak"};
+    for (size_t i = 0; i < verdicts->count; i++)
+        for (size_t k = 0; k < sizeof open / sizeof *open; k++)
+            if (strcmp(verdicts->items[i].id, open[k]) == 0 && !verdicts->items[i].minor)
+                return true;
+    return false;
+}
+
 void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
                     const struct mw_report_text_options *options)
 {
@@ -197,6 +209,10 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
     if (analysis->image.kind == MW_IMAGE_LIVE && has_remedy_with_gain(&analysis->verdicts)) {
         snprintf(command, sizeof command, "memwhy %s --json >before.json", target);
         put_next(&lines, command, "and after a change: memwhy verify before.json NEW_PID");
+    }
+    if (analysis->image.kind == MW_IMAGE_LIVE && needs_second_look(&analysis->verdicts)) {
+        snprintf(command, sizeof command, "memwhy diff %s --after 10m", target);
+        put_next(&lines, command, "what grows meanwhile, by category, size and kind");
     }
     if (allocator) {
         snprintf(command, sizeof command, "memwhy heap %s", target);

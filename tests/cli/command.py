@@ -10,7 +10,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MEMWHY = os.environ.get("MEMWHY") or os.path.join(ROOT, "build", "memwhy")
 SMAPS = os.path.join(ROOT, "tests", "fixtures", "smaps")
-COMMANDS = ("report", "heap", "maps", "pins", "trim", "stacks", "verify", "doctor")
+COMMANDS = ("report", "heap", "blocks", "leaks", "refs", "maps", "pins", "trim", "stacks", "diff",
+            "verify", "doctor")
 
 
 class Done:

@@ -78,11 +78,19 @@ class Help(unittest.TestCase):
     def test_each_option_is_taken(self):
         """What --help lists is no usage error."""
         values = {"--count": "3", "--max-pause": "20ms", "--sample-arenas": "8",
-                  "--fail-if": "rss<1", "--symbols": "/nonexistent"}
+                  "--fail-if": "rss<1", "--symbols": "/nonexistent",
+                  "--suppressions": "/dev/null", "--size": "64", "--limit": "3",
+                  "--after": "1s", "--control": "/nonexistent"}
         for name in command.COMMANDS:
             for option in sorted(help_options(run(name, "--help").out)):
                 words = [name, option] + ([values[option]] if option in values else [])
-                targets = {"verify": ["/nonexistent", "/nonexistent"], "doctor": []}
+                targets = {"verify": ["/nonexistent"] * 2, "doctor": [],
+                           "refs": ["/nonexistent", "0x1000"],
+                           "diff": ["/nonexistent"] * (1 if option == "--after" else 2)}
+                if option == "--limit":
+                    words.append("--list")
+                if name == "diff" and option == "--control":
+                    words += words[1:]
                 done = run(*words, *targets.get(name, ["/nonexistent"]))
                 with self.subTest(f"{name} {option}"):
                     self.assertNotEqual(done.code, 2, done)

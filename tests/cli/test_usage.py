@@ -83,8 +83,9 @@ class Targets(unittest.TestCase):
         for name in command.COMMANDS:
             if name in ("verify", "doctor"):
                 continue
-            self.assert_refused(run(name, "/nonexistent/file"), f"{name} file")
-            self.assert_refused(run(name, "99999999"), f"{name} pid")
+            more = {"refs": ["0x1000"], "diff": ["1"]}.get(name, [])
+            self.assert_refused(run(name, "/nonexistent/file", *more), f"{name} file")
+            self.assert_refused(run(name, "99999999", *more), f"{name} pid")
         self.assert_refused(run("doctor", "99999999"), "doctor pid")
         self.assert_refused(run("verify", "/nonexistent", "1"), "verify")
 
