@@ -15,6 +15,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "support")]
 
+import cores                                              # noqa: E402
 import debugger                                           # noqa: E402
 import memwhy                                             # noqa: E402
 import procfs                                             # noqa: E402
@@ -49,6 +50,8 @@ class Icinga2Incident(unittest.TestCase):
         cls.addClassCleanup(target.__exit__, None, None, None)
         cls.target, cls.pid = target, target.pid
         cls.rested = memwhy.Moment(cls.pid)
+        cls.rested_core = (cores.gcore(cls.pid, target.directory) if debugger.available()
+                           else None)
         cls.answer_bytes = target.load(rounds=3, parallel=50)
         cls.live_the_incident()
         cls.second_opinion()
@@ -57,6 +60,8 @@ class Icinga2Incident(unittest.TestCase):
     def live_the_incident(cls):
         cls.loaded = memwhy.Moment(cls.pid)
         cls.observed = memwhy.Observation(cls.pid)
+        if cls.rested_core:
+            cls.grown = memwhy.Run("diff", cls.rested_core, cls.pid, "--json")
         cls.before_json = cls.target.write("before.json", cls.observed.run.out)
         cls.heap = memwhy.Run("heap", cls.pid, "--json")
         cls.pins = memwhy.Run("pins", cls.pid, "--json")
@@ -97,6 +102,19 @@ class Icinga2Incident(unittest.TestCase):
         grown = self.loaded.anonymous - self.rested.anonymous
         self.assertGreater(grown, 100 * MIB)
         self.assertGreater(self.loaded.anonymous, 2 * self.rested.anonymous)
+
+    def test_growth_is_in_free_memory(self):
+        """By the difference alone: what malloc holds free grew, what is in use did not."""
+        self.need_gdb()
+        self.assertEqual(self.grown.code, 0, self.grown)
+        grown = self.grown.json()
+        self.assertTrue(grown["same_process"])
+        change = {row["id"]: row["delta_bytes"] for row in grown["rows"]
+                  if row["what"] == "category"}
+        note("grew since rest: " + ", ".join(
+            f"{name} {change[name] / MIB:+.1f} MiB" for name in ("malloc.in_use", "malloc.free")))
+        self.assertGreater(change["malloc.free"], 50 * MIB)
+        self.assertLess(abs(change["malloc.in_use"]), change["malloc.free"] / 10)
 
     # The report ---------------------------------------------------------
 
