@@ -95,7 +95,8 @@ enum mw_status mw_report_diff_json(const struct mw_difference *difference,
     mw_field_u64(&json, MW_F(diff, rss_before_bytes), difference->rss_before);
     mw_field_u64(&json, MW_F(diff, rss_after_bytes), difference->rss_after);
     json_delta(&json, MW_F(diff, rss_delta_bytes), difference->rss_before, difference->rss_after);
-    mw_field_text(&json, MW_F(diff, category_bytes), difference->is_mapped ? "mapped" : "resident");
+    mw_field_text(&json, MW_F(diff, category_measure),
+                  difference->is_mapped ? "mapped" : "resident");
     mw_field_key(&json, MW_F(diff, rows));
     mw_json_array_begin(&json);
     for (size_t i = 0; i < difference->row_count && !mw_json_failed(&json); i++)

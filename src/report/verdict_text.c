@@ -326,6 +326,36 @@ static bool put_unread(struct mw_text *text, const struct mw_analysis *analysis)
     return true;
 }
 
+/* Of a core without residency no verdict on resident memory can be given: what there is to say
+ * instead, of an allocator that was not walked and of what is lost. */
+static void put_no_verdict(struct mw_text *text, const struct mw_analysis *analysis)
+{
+    const struct mw_reach *reach = &analysis->reach;
+    const uint64_t unsplit = analysis->account.rows[MW_CATEGORY_MALLOC_UNSPLIT].size_bytes;
+    char figure[32], words[256];
+    mw_text_put(text, MW_STYLE_BOLD, "NO VERDICT");
+    mw_text_pad(text, text->column + 2);
+    snprintf(words, sizeof words, "what was resident is not known%s",
+             mw_reach_is_exact(reach) && reach->unreachable_count == 0 && reach->reachable_count > 0
+                 ? ", and of the blocks in use none is lost"
+                 : "");
+    mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, words);
+    mw_text_newline(text);
+    for (size_t i = 0; i < analysis->allocator_count && unsplit > 0; i++) {
+        const struct mw_allocator *allocator = &analysis->allocators[i];
+        if (allocator->walked)
+            continue;
+        mw_text_put(text, MW_STYLE_BOLD, "UNREAD");
+        mw_text_pad(text, text->column + 2);
+        snprintf(words, sizeof words,
+                 "%s %s mapped belong to %s, which this version recognises and does not walk",
+                 mw_unit_format(figure, text->unit, unsplit), text->unit.name, allocator->kind);
+        mw_text_wrap(text, MW_SCREEN_TEXT_COLUMN, ROW_LINES_MAX, MW_STYLE_PLAIN, words);
+        mw_text_newline(text);
+        break;
+    }
+}
+
 void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis,
                         const struct mw_report_text_options *options)
 {
@@ -353,6 +383,10 @@ void mw_screen_verdicts(struct mw_text *text, const struct mw_analysis *analysis
         had_short = true;
     }
     had_short |= put_unread(text, analysis);
+    if (full == 0 && !had_short && !analysis->account.has_rss) {
+        put_no_verdict(text, analysis);
+        had_short = true;
+    }
     if (had_short)
         mw_text_newline(text);
 }

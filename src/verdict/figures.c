@@ -51,7 +51,7 @@ uint64_t mw_ledger_take(struct mw_scope *scope, enum mw_category category, uint6
     return take(&scope->left[category], wanted);
 }
 
-uint64_t mw_category_bytes(const struct mw_scope *scope, enum mw_category category)
+uint64_t mw_category_measure(const struct mw_scope *scope, enum mw_category category)
 {
     const struct mw_account *account = scope->evidence->account;
     if (!account)
@@ -272,7 +272,7 @@ void mw_figures_build(struct mw_scope *scope)
     parts_build(figures, fragments);
     figures->fragmentation_holds = fragmentation_holds(&figures->parts);
     for (int category = 0; category < MW_CATEGORY_COUNT; category++) {
-        scope->left[category] = mw_category_bytes(scope, (enum mw_category)category);
+        scope->left[category] = mw_category_measure(scope, (enum mw_category)category);
         figures->total_bytes = mw_sum(figures->total_bytes, scope->left[category]);
     }
     scope->unit = mw_unit_for(figures->total_bytes);

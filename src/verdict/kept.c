@@ -155,7 +155,7 @@ void mw_rule_out_trimmable(struct mw_scope *scope, struct mw_verdict *verdict)
 
 static void stacks_ruled_out(struct mw_scope *scope, struct mw_verdict *verdict)
 {
-    uint64_t stacks = mw_category_bytes(scope, MW_CATEGORY_STACK_THREADS);
+    uint64_t stacks = mw_category_measure(scope, MW_CATEGORY_STACK_THREADS);
     if (scope->figures.has_rss && stacks < verdict->bytes)
         mw_verdict_rule_out(scope, verdict, "thread-stacks", "%s resident", MW_BYTES(stacks));
 }

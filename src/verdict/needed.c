@@ -102,7 +102,7 @@ void mw_rule_managed_live(struct mw_scope *scope)
     if (runtime && mw_known(runtime->heap_committed))
         mw_verdict_figure(scope, verdict, "runtime", runtime->heap_committed,
                           "the runtime has %s committed", MW_BYTES(runtime->heap_committed));
-    uint64_t malloc_bytes = mw_category_bytes(scope, MW_CATEGORY_MALLOC_IN_USE);
+    uint64_t malloc_bytes = mw_category_measure(scope, MW_CATEGORY_MALLOC_IN_USE);
     mw_verdict_rule_out(scope, verdict, "untracked-native", "%s in use in malloc",
                         MW_BYTES(malloc_bytes));
 }
@@ -185,7 +185,7 @@ void mw_rule_thread_stacks(struct mw_scope *scope)
                             MW_BYTES(huge));
     mw_verdict_rule_out(scope, verdict, "arena-proliferation",
                         "stacks are mappings of their own; malloc holds %s free",
-                        MW_BYTES(mw_category_bytes(scope, MW_CATEGORY_MALLOC_FREE)));
+                        MW_BYTES(mw_category_measure(scope, MW_CATEGORY_MALLOC_FREE)));
     mw_remedy_stacks(scope, verdict, per_thread);
 }
 
@@ -254,12 +254,12 @@ void mw_rule_file_maps(struct mw_scope *scope)
     mw_text_set(scope, &verdict->summary,
                 "%s is clean pages of mapped files: the kernel drops them when memory is short",
                 MW_BYTES(bytes));
-    uint64_t programs = mw_sum(mw_category_bytes(scope, MW_CATEGORY_FILE_TEXT),
-                               mw_category_bytes(scope, MW_CATEGORY_FILE_DATA));
+    uint64_t programs = mw_sum(mw_category_measure(scope, MW_CATEGORY_FILE_TEXT),
+                               mw_category_measure(scope, MW_CATEGORY_FILE_DATA));
     mw_verdict_figure(scope, verdict, "smaps", bytes, "clean pages of files: %s", MW_BYTES(bytes));
-    mw_verdict_figure(scope, verdict, "smaps", mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED),
+    mw_verdict_figure(scope, verdict, "smaps", mw_category_measure(scope, MW_CATEGORY_FILE_MAPPED),
                       "resident of files, clean or not: data files %s, programs and libraries %s",
-                      MW_BYTES(mw_category_bytes(scope, MW_CATEGORY_FILE_MAPPED)),
+                      MW_BYTES(mw_category_measure(scope, MW_CATEGORY_FILE_MAPPED)),
                       MW_BYTES(programs));
     largest_note(scope, verdict, MW_CATEGORY_FILE_MAPPED);
     mw_verdict_rule_out(scope, verdict, "page-cache",
@@ -344,7 +344,7 @@ static bool healthy_holds(const struct mw_scope *scope)
 {
     uint64_t suspect = mw_sum(mw_kept_bytes(scope), scope->leak ? scope->leak->bytes : 0);
     suspect = mw_sum(suspect, scope->mapping_leak ? scope->mapping_leak->bytes : 0);
-    uint64_t dark = mw_sum(mw_category_bytes(scope, MW_CATEGORY_MALLOC_UNSPLIT),
+    uint64_t dark = mw_sum(mw_category_measure(scope, MW_CATEGORY_MALLOC_UNSPLIT),
                            scope->left[MW_CATEGORY_UNKNOWN]);
     return !mw_is_worth(scope, suspect, 10, 1) && !mw_is_worth(scope, dark, 25, MW_MIB);
 }
@@ -431,7 +431,7 @@ static void unsplit_note(struct mw_scope *scope, struct mw_verdict *verdict, uin
  */
 static uint64_t unread_bytes(const struct mw_scope *scope)
 {
-    uint64_t unsplit = mw_category_bytes(scope, MW_CATEGORY_MALLOC_UNSPLIT);
+    uint64_t unsplit = mw_category_measure(scope, MW_CATEGORY_MALLOC_UNSPLIT);
     bool all_walked = scope->evidence->heap_was_read && !unsplit_allocator(scope);
     return all_walked && unsplit < MW_MIB ? 0 : unsplit;
 }

@@ -131,7 +131,7 @@ static void unused_evidence(struct mw_scope *scope, struct mw_verdict *verdict,
                         "live objects and their garbage are at most %s",
                         MW_BYTES(mw_sum(runtime->heap_used, runtime->heap_nursery)));
     mw_verdict_rule_out(scope, verdict, "untracked-native", "%s in use in malloc",
-                        MW_BYTES(mw_category_bytes(scope, MW_CATEGORY_MALLOC_IN_USE)));
+                        MW_BYTES(mw_category_measure(scope, MW_CATEGORY_MALLOC_IN_USE)));
 }
 
 /* What makes the heap of this runtime smaller. */

@@ -35,7 +35,7 @@ void mw_remedy_trim(struct mw_scope *scope, struct mw_verdict *verdict)
     }
     /* The prediction is exact for the moment of the walk; the target runs on after it. */
     uint64_t slack = figures->is_sampled ? mw_least(gain, figures->margin_bytes) : gain / 50;
-    uint64_t there = mw_category_bytes(scope, MW_CATEGORY_MALLOC_FREE);
+    uint64_t there = mw_category_measure(scope, MW_CATEGORY_MALLOC_FREE);
     mw_remedy_gain(remedy, mw_least(gain - slack, there), mw_least(mw_sum(gain, slack), there));
     if (figures->is_sampled)
         mw_text_set(scope, &remedy->basis, "estimated from the arenas that were read");
@@ -118,7 +118,7 @@ void mw_remedy_arena_cap(struct mw_scope *scope, struct mw_verdict *verdict)
         (in_force > 0 && in_force <= count))
         return;
     uint64_t high = mw_least(beyond_fullest(scope, count - 1),
-                             mw_category_bytes(scope, MW_CATEGORY_MALLOC_FREE));
+                             mw_category_measure(scope, MW_CATEGORY_MALLOC_FREE));
     uint64_t low = figures->arenas_hold ? mw_least(arena_cap_low(&figures->other, count), high) : 0;
     struct mw_remedy *remedy =
         mw_remedy_add(scope, verdict, "MALLOC_ARENA_MAX=%s, restart", MW_COUNT(count));

@@ -110,7 +110,7 @@ static inline bool mw_known(uint64_t value)
     return value != MW_UNKNOWN;
 }
 /* Bytes of a category as the ledger counts them: resident, or sizes; 0 unknown. */
-uint64_t mw_category_bytes(const struct mw_scope *scope, enum mw_category category);
+uint64_t mw_category_measure(const struct mw_scope *scope, enum mw_category category);
 /* Charge up to `wanted` bytes of a category; returns how many were left to charge. */
 uint64_t mw_ledger_take(struct mw_scope *scope, enum mw_category category, uint64_t wanted);
 /* Is this worth a sentence: at least percent of the total and min_bytes? */

@@ -73,7 +73,7 @@ DOCUMENTS = {
         after_at=nullable(time), elapsed_seconds=nullable(number),
         elapsed_by=one_of("clock", "file times"), same_process=flag, has_control=flag,
         rss_before_bytes=nullable(count), rss_after_bytes=nullable(count),
-        rss_delta_bytes=nullable(whole), category_bytes=one_of("resident", "mapped"),
+        rss_delta_bytes=nullable(whole), category_measure=one_of("resident", "mapped"),
         rows=many(record(
             what=one_of("category", "size", "signature"), id=text, before_bytes=nullable(count),
             after_bytes=nullable(count), delta_bytes=nullable(whole),

@@ -40,7 +40,7 @@ def check_arithmetic(tap, name, document):
     tap.equal(wrong, [], f"{name}: every change is after less before")
     for moment in ("before", "after"):
         total = sum(row[f"{moment}_bytes"] for row in document["rows"] if row["what"] == "category")
-        if document["category_bytes"] == "resident":
+        if document["category_measure"] == "resident":
             tap.equal(total, document[f"rss_{moment}_bytes"],
                       f"{name}: categories sum to RSS {moment}")
     order_of = [("category", "size", "signature").index(row["what"]) for row in document["rows"]]
