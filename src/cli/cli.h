@@ -49,6 +49,7 @@ enum mw_option {
     MW_OPTION_FAIL_IF,
     MW_OPTION_SUPPRESSIONS,
     MW_OPTION_AFTER,
+    MW_OPTION_OUTPUT,
     MW_OPTION_CONTROL,
     MW_OPTION_NO_COLOR,
     MW_OPTION_SYMBOLS,
@@ -80,6 +81,7 @@ struct mw_cli {
     const char *cgroup_root;
     const char *symbols_dir;             /* NULL: none */
     struct mw_suppressions suppressions; /* text is NULL: none were given */
+    const char *output;                  /* a file, "-", or NULL */
     uint64_t after_ns;                   /* 0: not given */
     const char *controls[MW_TARGETS_MAX];
     size_t control_count;
@@ -108,7 +110,8 @@ struct mw_command {
 
 extern const struct mw_command mw_command_report, mw_command_heap, mw_command_blocks,
     mw_command_maps, mw_command_pins, mw_command_trim, mw_command_leaks, mw_command_refs,
-    mw_command_stacks, mw_command_diff, mw_command_verify, mw_command_doctor, mw_command_list;
+    mw_command_stacks, mw_command_diff, mw_command_collect, mw_command_verify, mw_command_doctor,
+    mw_command_list;
 
 /* All commands in the order of the help, ended by NULL. The list is last and has no name. */
 extern const struct mw_command *const mw_commands[];

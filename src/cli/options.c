@@ -63,6 +63,7 @@ static const struct mw_option_row option_rows[MW_OPTION_COUNT] = {
                                 "leave out the kinds of leak that FILE names, a line for each: "
                                 "[SIZE] PATTERN",
                                 0},
+    [MW_OPTION_OUTPUT] = {"output", "FILE", "write the capture there; -: standard output", 'o'},
     [MW_OPTION_AFTER] = {"after", "DURATION",
                          "look at the one target, wait, and look again, like 10m or 30s", 0},
     [MW_OPTION_CONTROL] = {"control", "TARGET",
@@ -197,6 +198,9 @@ static enum mw_status option_take(struct mw_cli *cli, enum mw_option option, con
             return mw_fail(err, MW_INVALID, "more than %d --fail-if", MW_GATES_MAX);
         cli->gate_texts[cli->gate_count] = value;
         return mw_gate_parse(value, &cli->gates[cli->gate_count++], err);
+    case MW_OPTION_OUTPUT:
+        cli->output = value;
+        return MW_OK;
     case MW_OPTION_AFTER:
         if (mw_duration_parse(value, &cli->after_ns) == MW_OK && cli->after_ns > 0)
             return MW_OK;

@@ -376,10 +376,13 @@ static enum mw_status open_core(int fd, const char *name, bool is_spooled,
     struct mw_core_segments segments = {0};
     struct mw_core_notes notes = {0};
     enum mw_status status = load_core(&image, name, &segments, &notes, err);
+    if (status == MW_OK)
+        status = mw_image_capture_wrap(&image, &notes.capture, err);
     free(segments.items);
     mw_core_notes_deinit(&notes);
     if (status != MW_OK) {
-        core->fd = -1; /* stays the caller's */
+        if (image.state == core)
+            core->fd = -1; /* stays the caller's */
         mw_image_close(&image);
         return status;
     }

@@ -3,6 +3,7 @@
 #define MW_IMAGE_CORE_H
 
 #include "elf/elf_core.h"
+#include "image/capture.h"
 #include "image/image.h"
 
 #include <pthread.h>
@@ -84,7 +85,8 @@ struct mw_core_notes {
     size_t thread_count, thread_room;
     struct mw_elf_prpsinfo process;
     bool has_process, is_kernels, is_kernel_dump;
-    uint64_t page_size; /* 0 unknown */
+    uint64_t page_size;              /* 0 unknown */
+    struct mw_capture_notes capture; /* into the blocks */
 };
 
 /* Read the notes of segment into notes and the auxiliary vector into image. What is cut or makes

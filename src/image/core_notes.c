@@ -92,7 +92,11 @@ static enum mw_status store_note(struct mw_core_notes *notes, struct mw_image *i
         return mw_vectors_add(&image->vectors,
                               notes->thread_count ? notes->threads[notes->thread_count - 1].tid : 0,
                               note->content, note->length);
-    if (mw_elf_note_is(note, "CORE", NT_AUXV))
+    if (note->type < MW_CAPTURE_NOTES_END &&
+        mw_elf_note_is(note, MW_CAPTURE_NOTE_NAME, note->type)) {
+        notes->capture.notes[note->type].bytes = note->content;
+        notes->capture.notes[note->type].length = note->length;
+    } else if (mw_elf_note_is(note, "CORE", NT_AUXV))
         parse_auxv(notes, image, note);
     else if (mw_elf_note_is(note, "CORE", NT_PRPSINFO)) {
         if (mw_elf_prpsinfo_parse(note->content, note->length, &notes->process) != MW_OK)

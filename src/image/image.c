@@ -131,6 +131,10 @@ enum mw_status mw_image_refresh_ranges(struct mw_image *image, struct mw_error *
 
 void mw_image_auxv_store(struct mw_image *image, uint64_t type, uint64_t value)
 {
+    if (type != AT_NULL && image->auxv_count < MW_AUXV_MAX) {
+        image->auxv[image->auxv_count].type = type;
+        image->auxv[image->auxv_count++].value = value;
+    }
     switch (type) {
     case AT_ENTRY:
         image->entry = value;

@@ -32,6 +32,8 @@ enum mw_image_kind {
     MW_IMAGE_MEMORY, /* a test's bytes */
 };
 
+enum { MW_AUXV_MAX = 64 };
+
 enum mw_arch { MW_ARCH_UNKNOWN, MW_ARCH_X86_64, MW_ARCH_AARCH64, MW_ARCH_I386, MW_ARCH_ARM };
 
 /* What is known of one page; several bits may be set. */
@@ -141,6 +143,10 @@ struct mw_image {
     uint64_t near_moment; /* near.h: what is remembered of pages is of this moment; 0: nothing */
 
     mw_addr entry, phdr, base, at_random, vdso; /* auxv; 0 unknown */
+    struct {
+        uint64_t type, value;
+    } auxv[MW_AUXV_MAX]; /* all of it, in its order, without the end */
+    size_t auxv_count;
 
     struct { /* the file that mw_image_read_mapped() read last */
         bool is_set;
@@ -231,8 +237,7 @@ static inline const struct mw_mapping *mw_image_region(const struct mw_image *im
     return mw_mapping_find(&image->regions, address);
 }
 
-/* For sources: keep one entry of the auxiliary vector (AT_ENTRY, AT_PHDR, …; others are ignored).
- */
+/* For sources: keep one entry of the auxiliary vector. */
 void mw_image_auxv_store(struct mw_image *image, uint64_t type, uint64_t value);
 
 /* Resumes if needed, releases everything. NULL and half-opened images are fine. */

@@ -578,3 +578,41 @@ bool mw_smaps_recognize(const char *text, size_t length)
     struct mw_mapping map = {0};
     return parse_header(&line, &map);
 }
+
+static void vm_flags_put(const struct mw_mapping *map, struct mw_str *text)
+{
+    uint32_t left = map->vm_flags;
+    mw_str_puts(text, "VmFlags:");
+    for (size_t i = 0; i < sizeof vm_flags / sizeof *vm_flags; i++) {
+        if (left & vm_flags[i].flag)
+            mw_str_printf(text, " %s", vm_flags[i].name);
+        left &= ~vm_flags[i].flag;
+    }
+    mw_str_puts(text, " \n");
+}
+
+void mw_smaps_format(const struct mw_mapping *map, struct mw_str *text)
+{
+    mw_str_printf(text, "%llx-%llx %c%c%c%c %08llx %02x:%02x %llu ", (unsigned long long)map->start,
+                  (unsigned long long)map->end, map->perms & MW_PERM_READ ? 'r' : '-',
+                  map->perms & MW_PERM_WRITE ? 'w' : '-', map->perms & MW_PERM_EXEC ? 'x' : '-',
+                  map->perms & MW_PERM_SHARED ? 's' : 'p', (unsigned long long)map->offset,
+                  map->dev_major, map->dev_minor, (unsigned long long)map->inode);
+    for (const char *at = map->name; *at; at++) { /* as the kernel writes it */
+        if (*at == '\n')
+            mw_str_puts(text, "\\012");
+        else
+            mw_str_putc(text, *at);
+    }
+    mw_str_puts(text, map->deleted ? " (deleted)\n" : "\n");
+    if (map->kernel_page_size)
+        mw_str_printf(text, "KernelPageSize: %llu kB\n",
+                      (unsigned long long)map->kernel_page_size / 1024);
+    for (size_t i = 0; i < FIELD_COUNT; i++)
+        if (fields[i].field < MW_COUNTER_COUNT &&
+            mw_mapping_knows(map, (enum mw_counter)fields[i].field))
+            mw_str_printf(text, "%s: %llu kB\n", fields[i].name,
+                          (unsigned long long)map->counters[fields[i].field] / 1024);
+    if (map->has_vm_flags)
+        vm_flags_put(map, text);
+}

@@ -3,6 +3,7 @@
 #define MW_PROC_SMAPS_H
 
 #include "base/finding.h"
+#include "base/str.h"
 #include "proc/mapping.h"
 
 /* Parse a text of any kernel since 2.6.14, 32 or 64 bit, also with CRLF, leading blanks and an
@@ -20,6 +21,10 @@ enum mw_status mw_smaps_parse(const char *text, size_t length, struct mw_mapping
  * MW_LIMIT_PROC_TEXT_BYTES, too; what read(2) says (MW_PERM, MW_GONE, MW_OS). */
 enum mw_status mw_smaps_read(int fd, struct mw_mapping_list *list_out, struct mw_findings *findings,
                              uint64_t *length_out, struct mw_error *err) MW_MUST_CHECK;
+
+/* Append a mapping as smaps has it: what was parsed, in kB. The flag that is ours (MW_VM_FORKED) is
+ * not written. */
+void mw_smaps_format(const struct mw_mapping *map, struct mw_str *text);
 
 /* Does this text look like maps or smaps? Decides on the first line alone. */
 bool mw_smaps_recognize(const char *text, size_t length);

@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MEMWHY = os.environ.get("MEMWHY") or os.path.join(ROOT, "build", "memwhy")
 SMAPS = os.path.join(ROOT, "tests", "fixtures", "smaps")
 COMMANDS = ("report", "heap", "blocks", "leaks", "refs", "maps", "pins", "trim", "stacks", "diff",
-            "verify", "doctor")
+            "collect", "verify", "doctor")
 
 
 class Done:

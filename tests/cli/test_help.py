@@ -80,13 +80,16 @@ class Help(unittest.TestCase):
         values = {"--count": "3", "--max-pause": "20ms", "--sample-arenas": "8",
                   "--fail-if": "rss<1", "--symbols": "/nonexistent",
                   "--suppressions": "/dev/null", "--size": "64", "--limit": "3",
-                  "--after": "1s", "--control": "/nonexistent"}
+                  "--after": "1s", "--control": "/nonexistent",
+                  "--output": "/nonexistent/file"}
         for name in command.COMMANDS:
             for option in sorted(help_options(run(name, "--help").out)):
                 words = [name, option] + ([values[option]] if option in values else [])
                 targets = {"verify": ["/nonexistent"] * 2, "doctor": [],
                            "refs": ["/nonexistent", "0x1000"],
                            "diff": ["/nonexistent"] * (1 if option == "--after" else 2)}
+                if name == "collect" and option not in ("--output", "--help"):
+                    words += ["-o", "/nonexistent/file"]
                 if option == "--limit":
                     words.append("--list")
                 if name == "diff" and option == "--control":

@@ -83,7 +83,7 @@ class Targets(unittest.TestCase):
         for name in command.COMMANDS:
             if name in ("verify", "doctor"):
                 continue
-            more = {"refs": ["0x1000"], "diff": ["1"]}.get(name, [])
+            more = {"refs": ["0x1000"], "diff": ["1"], "collect": ["-o", "/nonexistent/x"]}.get(name, [])
             self.assert_refused(run(name, "/nonexistent/file", *more), f"{name} file")
             self.assert_refused(run(name, "99999999", *more), f"{name} pid")
         self.assert_refused(run("doctor", "99999999"), "doctor pid")
