@@ -59,7 +59,7 @@ class Icinga2Incident(unittest.TestCase):
     @classmethod
     def live_the_incident(cls):
         cls.loaded = memwhy.Moment(cls.pid)
-        cls.observed = memwhy.Observation(cls.pid)
+        cls.observed = cls.observe()
         if cls.rested_core:
             cls.grown = memwhy.Run("diff", cls.rested_core, cls.pid, "--json")
         cls.before_json = cls.target.write("before.json", cls.observed.run.out)
@@ -76,6 +76,19 @@ class Icinga2Incident(unittest.TestCase):
             moment = getattr(cls, name)
             note(f"{name}: RSS {moment.rss / MIB:.1f} MiB, Anonymous "
                  f"{moment.anonymous / MIB:.1f}, peak {moment.peak / MIB:.1f}")
+
+    @classmethod
+    def observe(cls):
+        """A heap of this size is read under several stops. Where Icinga 2 was at work between two
+        of them, as on a busy machine, its sums do not close: the report says likely, and an
+        engineer looks again."""
+        for _ in range(3):
+            observed = memwhy.Observation(cls.pid)
+            verdicts = observed.report["verdicts"]
+            if verdicts and verdicts[0]["basis"] == "proven":
+                break
+            note("not all of one moment: looked again")
+        return observed
 
     @classmethod
     def second_opinion(cls):
