@@ -12,6 +12,7 @@ import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 
 import process
@@ -19,6 +20,7 @@ import procfs
 from process import Unavailable
 
 _libc = ctypes.CDLL(None, use_errno=True)
+PAGE = 4096
 CORE_FILTER = "0x7f"   # all kinds of mappings
 FATAL = (signal.SIGSYS, signal.SIGTRAP, signal.SIGXCPU, signal.SIGABRT, signal.SIGILL,
          signal.SIGSEGV)
@@ -49,6 +51,56 @@ def gcore(pid, directory):
     if not os.path.exists(path):
         raise Unavailable(f"gdb may not trace here: {done.stderr[-200:]}")
     return path
+
+
+def _segments(core):
+    """{address: (file offset, file bytes)} of an ELF core."""
+    head = core.read(64)
+    at, = struct.unpack_from("<Q", head, 32)
+    count, = struct.unpack_from("<H", head, 56)
+    core.seek(at)
+    table = core.read(56 * count)
+    found = {}
+    for i in range(count):
+        kind, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", table, 56 * i)
+        if kind == 1:
+            found[address] = offset, size
+    return found
+
+
+def is_of_now(pid, path):
+    """Does the core at PATH hold what the stopped process has in its writable memory? gdb lets a
+    stopped process run for a moment when it attaches, and may do so when it goes."""
+    with open(path, "rb") as core, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory, \
+            open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap, \
+            open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        segments = _segments(core)
+        for line in maps:
+            where, perms = line.split()[:2]
+            start, end = (int(number, 16) for number in where.split("-"))
+            offset, size = segments.get(start, (0, 0))
+            if not perms.startswith("rw") or size < end - start:
+                continue
+            pagemap.seek(start // PAGE * 8)
+            pages = pagemap.read((end - start) // PAGE * 8)
+            for i, (entry,) in enumerate(struct.iter_unpack("<Q", pages)):
+                if not entry >> 63:
+                    continue
+                memory.seek(start + i * PAGE)
+                core.seek(offset + i * PAGE)
+                if memory.read(PAGE) != core.read(PAGE):
+                    return False
+    return True
+
+
+def gcore_of_now(pid, directory, tries=5):
+    """gcore(), of the moment at which the process stands stopped when this returns."""
+    for _ in range(tries):
+        path = gcore(pid, directory)
+        if is_of_now(pid, path):
+            return path
+        os.unlink(path)
+    raise Unavailable(f"gdb let the stopped process run on, {tries} times")
 
 
 def _fatal_signal(pid):

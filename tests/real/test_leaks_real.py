@@ -124,7 +124,7 @@ class RealLeaks:
     def ask_cores(cls, target):
         cls.answers, cls.lacking = {}, {}
         cores.stop(target.pid)
-        for write in (cores.gcore, cores.kernel_core):
+        for write in (cores.gcore_of_now, cores.kernel_core):
             try:
                 path = write(target.pid, target.directory)
             except Unavailable as why:
@@ -168,7 +168,7 @@ class RealLeaks:
     # Cores -----------------------------------------------------------------
 
     def test_cores_say_the_same(self):
-        gcore, kernel = self.core("gcore"), self.core("kernel_core")
+        gcore, kernel = self.core("gcore_of_now"), self.core("kernel_core")
         for answer in (gcore, kernel):
             self.assertEqual([run.code for run in answer.runs[:2]], [self.exit_code] * 2)
         self.assertEqual(gcore.in_use, kernel.in_use)
