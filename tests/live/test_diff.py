@@ -134,14 +134,14 @@ def ordered_later(seconds, *pairs):
 def check_waiting(tap, fixture):
     """diff PID --after, and a control that grew part of the same."""
     with Fixture("grower") as control:
-        with ordered_later(2, (fixture, ("keep 2040 60", "free 1000 20")),
+        with ordered_later(4, (fixture, ("keep 2040 60", "free 1000 20")),
                            (control, ("keep 2040 50",))):
-            result = memwhy("diff", fixture.pid, "--after", "5s", "--control", control.pid,
+            result = memwhy("diff", fixture.pid, "--after", "10s", "--control", control.pid,
                             "--json", *ONE_STOP)
         document = result.json()
         check_change(tap, "--after", document,
                      {"2048": (0, 60, 0, 0), "1008": (70, 50, 0, 50)})
-        tap.ok(5 <= document["elapsed_seconds"] < 60, "--after: the time",
+        tap.ok(10 <= document["elapsed_seconds"] < 60, "--after: the time",
                document["elapsed_seconds"])
         tap.equal(document["elapsed_by"], "clock", "--after: by the clock")
         row = rows_of(document, "size")["2048"]
