@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS_MAX = 1 << 12, SLOTS_MIN = 1 << 10, CANCEL_STEP = 1 << 14 };
+enum { GROUPS_MAX = 1 << 12, SLOTS_MIN = 1 << 10, CANCEL_STEP = 1 << 14, PAGES_AHEAD = 1024 };
 
 struct making {
     const struct mw_reach *reach;
@@ -24,6 +24,10 @@ struct making {
     uint64_t overhead_bytes; /* of a block */
     uint64_t random;
     const struct mw_mapping *map; /* in which the last type was found */
+    struct {                      /* residency of pages around the last block */
+        uint8_t flags[PAGES_AHEAD];
+        mw_addr start, end;
+    } pages;
 };
 
 static size_t slot_of(const struct making *making, uint64_t size, mw_addr type)
@@ -120,6 +124,33 @@ static void group_add(struct making *making, struct mw_lost_group *group, mw_add
     sample_keep(making, group, address);
 }
 
+/* Bytes of [start, end) that are in memory; MW_UNKNOWN. Blocks ascend: pages are asked for once. */
+static uint64_t resident_of(struct making *making, mw_addr start, mw_addr end)
+{
+    struct mw_image *image = making->image;
+    const uint64_t page = image->page_size;
+    uint64_t resident = 0;
+    if (!(image->can & MW_CAN_PAGES))
+        return MW_UNKNOWN;
+    for (mw_addr at = start, next; at < end; at = next) {
+        if (at < making->pages.start || at >= making->pages.end) {
+            const struct mw_mapping *map = mw_image_region(image, at);
+            const mw_addr from = at & ~(page - 1);
+            uint64_t left = map ? (map->end - from) / page : 0;
+            size_t count = left < PAGES_AHEAD ? (size_t)left : PAGES_AHEAD;
+            if (count == 0 ||
+                mw_image_pages(image, from, count, making->pages.flags, NULL) != MW_OK)
+                return MW_UNKNOWN;
+            making->pages.start = from;
+            making->pages.end = from + count * page;
+        }
+        next = (at & ~(page - 1)) + page;
+        if (mw_page_is_resident(making->pages.flags[(at - making->pages.start) / page]))
+            resident += (next < end ? next : end) - at;
+    }
+    return resident;
+}
+
 static enum mw_status block_add(struct making *making, uint32_t rank, mw_addr start, uint64_t size)
 {
     uint64_t words[MW_GROUP_WORDS];
@@ -142,6 +173,11 @@ static enum mw_status block_add(struct making *making, uint32_t rank, mw_addr st
     if (!group)
         return MW_NOMEM;
     group_add(making, group, start, mw_bit_get(making->reach->is_direct, rank), words, word_count);
+    const uint64_t resident = resident_of(making, start, start + size);
+    if (resident == MW_UNKNOWN || group->resident_bytes == MW_UNKNOWN)
+        group->resident_bytes = MW_UNKNOWN;
+    else
+        group->resident_bytes += resident;
     return MW_OK;
 }
 

@@ -14,6 +14,7 @@ struct mw_lost_group {
     uint64_t size_bytes;   /* of each block, as its allocator counts it */
     uint64_t usable_bytes; /* of each, for the program */
     uint64_t count, bytes;
+    uint64_t resident_bytes; /* of these, what is in memory; MW_UNKNOWN */
     uint64_t direct_count;
     mw_addr type;                      /* what the first words point to; 0: nowhere in a module */
     uint64_t words[MW_GROUP_WORDS];    /* of the first block */

@@ -228,11 +228,27 @@ static bool is_memory_file(const struct mw_mapping *map)
     return strncmp(map->name, "/memfd:", 7) == 0;
 }
 
+/* Shared memory that a core names and does not hold, as coredump_filter may want it: what it points
+ * to is not known. */
+static bool is_left_out(struct mw_image *image, const struct mw_mapping *map)
+{
+    uint64_t word;
+    bool is_memory = is_memory_file(map) || strncmp(map->name, "/SYSV", 5) == 0 ||
+                     strncmp(map->name, "/dev/zero", 9) == 0 ||
+                     strncmp(map->name, "/dev/shm/", 9) == 0;
+    return image->kind == MW_IMAGE_CORE && is_memory &&
+           mw_image_read_u64(image, map->start, &word) != MW_OK;
+}
+
 /* Of what kind the region is as a root; false: it is none. */
 static bool region_kind(struct collect *collect, size_t i, enum mw_root_kind *kind_out)
 {
     const struct mw_mapping *map = &collect->image->regions.items[i];
     bool is_anonymous = mw_mapping_is_anonymous(map);
+    if (is_left_out(collect->image, map)) {
+        collect->roots->left_out_bytes += mw_mapping_size(map);
+        return false;
+    }
     if (!(map->perms & MW_PERM_READ) || map->vm_flags & (MW_VM_IO | MW_VM_PFNMAP))
         return false;
     if (strncmp(map->name, "[vvar", 5) == 0 || strcmp(map->name, "[vsyscall]") == 0)

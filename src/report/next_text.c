@@ -204,7 +204,7 @@ void mw_screen_next(struct mw_text *text, const struct mw_analysis *analysis,
     if (allocator && analysis->image.kind == MW_IMAGE_LIVE &&
         !mw_reach_is_exact(&analysis->reach) && !has_leak(&analysis->verdicts)) {
         snprintf(command, sizeof command, "memwhy leaks %s --fork", target);
-        put_next(&lines, command, "is any of it lost? not looked for: too large for one stop");
+        put_next(&lines, command, "is any of it lost? that was not told within one stop");
     }
     if (analysis->image.kind == MW_IMAGE_LIVE && has_remedy_with_gain(&analysis->verdicts)) {
         snprintf(command, sizeof command, "memwhy %s --json >before.json", target);

@@ -256,7 +256,13 @@ struct mw_leak_evidence mw_lost_evidence(const struct mw_reach *reach, const str
             .caller = i < lost->name_count ? lost->names[i].caller : "",
         };
     }
+    uint64_t resident = 0;
+    for (size_t i = 0; i < lost->groups.groups.count && resident != MW_UNKNOWN; i++)
+        resident = lost->groups.groups.items[i].resident_bytes == MW_UNKNOWN
+                       ? MW_UNKNOWN
+                       : resident + lost->groups.groups.items[i].resident_bytes;
     return (struct mw_leak_evidence){
+        .lost_resident_bytes = resident,
         .is_exact = mw_reach_is_exact(reach),
         .held_count = reach->reachable_count,
         .held_bytes = reach->reachable_bytes,

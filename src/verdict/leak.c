@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { UNCERTAIN_PERCENT = 5, KINDS_SHOWN = 3 };
+enum { UNCERTAIN_PERCENT = 5, KINDS_SHOWN = 3, RESIDENT_PERCENT = 98 };
 
 /* is_only: the summary has named it. */
 static void kind_note(struct mw_scope *scope, struct mw_verdict *verdict,
@@ -72,6 +72,11 @@ static void fingerprint_note(struct mw_scope *scope, struct mw_verdict *verdict,
                       "memory: %s",
                       MW_COUNT(leaks->lost_count), MW_COUNT(leaks->lost_count + leaks->held_count),
                       MW_BYTES(leaks->lost_bytes));
+    if (leaks->lost_resident_bytes != MW_UNKNOWN &&
+        leaks->lost_resident_bytes < leaks->lost_bytes / 100 * RESIDENT_PERCENT)
+        mw_verdict_figure(scope, verdict, "pagemap", leaks->lost_resident_bytes,
+                          "%s of it is resident: the rest was never touched, or is swapped",
+                          MW_BYTES(leaks->lost_resident_bytes));
     for (size_t i = 0; i < leaks->kind_count && i < KINDS_SHOWN; i++)
         kind_note(scope, verdict, &leaks->kinds[i], leaks->kinds_in_all == 1);
 }
@@ -95,7 +100,9 @@ static void remedy_add(struct mw_scope *scope, struct mw_verdict *verdict,
 
 static void leak_say(struct mw_scope *scope, const struct mw_leak_evidence *leaks)
 {
-    uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_IN_USE, leaks->lost_bytes);
+    const uint64_t resident =
+        leaks->lost_resident_bytes == MW_UNKNOWN ? leaks->lost_bytes : leaks->lost_resident_bytes;
+    uint64_t bytes = mw_ledger_take(scope, MW_CATEGORY_MALLOC_IN_USE, resident);
     if (bytes == 0)
         return; /* never touched, or swapped */
     bool is_proven = leaks->is_exact && scope->figures.is_exact;

@@ -95,6 +95,7 @@ struct mw_leak_evidence {
     bool is_exact; /* of one moment, and whole: else what looks lost is uncertain */
     uint64_t held_count, held_bytes;
     uint64_t lost_count, lost_bytes, direct_count;
+    uint64_t lost_resident_bytes;     /* MW_UNKNOWN */
     const struct mw_leak_kind *kinds; /* most bytes first */
     size_t kind_count;                /* of them; kinds_in_all may be more */
     uint64_t kinds_in_all;
